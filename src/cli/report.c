@@ -49,6 +49,7 @@ static int parse(const struct cli_args *args, struct report_options *opt)
 	if (by && report_parse_by(by, &opt->by) < 0)
 		return cli_usage(args, "--by is handler, task or both, not '%s'", by);
 	opt->own = cli_option_all(args, "own");
+	opt->all_findings = cli_flag(args, "all-findings");
 	if ((r = filter_parse(args, &opt->filter)) ||
 	    (r = parse_number(args, "top", &opt->n_families)))
 		return r;
@@ -198,6 +199,7 @@ static const struct cli_option options[] = {
 	FILTER_OPTIONS,
 	{'n', "top", "N", "show up to N families (default 20; 0: all)", false},
 	{0, "longest", "N", "show the N longest polls (default 10)", false},
+	{0, "all-findings", NULL, "show all findings, and what became of each rule", false},
 	{0, "own", "CRATE",
 	 "the await points that count as the program's own are those in CRATE's functions", true},
 	{0, "machines", NULL,

@@ -4,6 +4,7 @@
 
 #include "base/hist.h"
 #include "base/map.h"
+#include "findings/findings.h"
 #include "report/report.h"
 #include "trace/labels.h"
 
@@ -121,6 +122,7 @@ struct report {
 	struct system *system;
 	struct future_sums *futures;
 	struct resource_sums *resources;
+	struct findings *findings;
 	struct kind_labels labels; /* made when all is collected */
 	char **shorts;		   /* by kind, the same */
 	bool handlers;		   /* there are any */
@@ -180,6 +182,9 @@ int life_task(struct report *rep, const struct tl_task *task, bool ends);
 void lives_sort(struct report *rep);
 void lives_done(struct report *rep);
 void lives_text(const struct report *rep, struct buf *out);
+/* findings.c: the section that leads the text; the arrays of the JSON. */
+void findings_text(const struct report *rep, struct buf *out);
+void findings_json(const struct report *rep, struct json *j);
 void lives_json(const struct report *rep, struct json *j);
 
 /* resources.c: what several tasks wait for. 0 or -ENOMEM. */
@@ -213,10 +218,6 @@ int family_part(struct report *rep, struct family *f, const struct tl_round *rou
 void family_parts_done(struct family *f);
 int handlers_request(struct report *rep, const struct tl_future *future);
 void handlers_sort(struct report *rep);
-/* The part whose requests took longest; NULL: there are none. */
-const struct family *handlers_slowest(const struct report *rep);
-/* Where its requests spend most of their time: "waiting 97 %: src/main.rs:24 svc::order, for ...". */
-void handlers_where(const struct report *rep, struct buf *out, const struct family *part);
 void handlers_text(const struct report *rep, struct buf *out);
 void handlers_json(const struct report *rep, const struct family *f, struct json *j);
 /* "axum connection › order": whose work something is. Short, for a text. */
@@ -238,16 +239,8 @@ bool report_sees_all_spawns(const struct report *rep);
 /* Sums over the families of role task and blocking. */
 struct family report_sum(const struct report *rep);
 uint64_t report_busy_ns(const struct report *rep);
-/* cpu.c: what is to be said of a lack of CPUs; of a thread's long poll or delay, NULL if nothing.
- */
-void cpu_notes(const struct report *rep, struct buf *out);
-const char *cpu_excuse(const struct report *rep, uint32_t thread);
-/* Whether threads of a process lacked a CPU. */
-bool cpu_is_short(const struct report *rep);
 void cpu_use_json(const struct report *rep, struct json *j);
 /* CPU time of the processes while they were recorded; 0 if not known. */
 uint64_t cpu_used_ns(const struct report *rep);
 /* 0 to 1: an estimate may be larger than all of it. */
 double cpu_share(uint64_t part_ns, uint64_t whole_ns);
-/* How long the workers lived, in all. */
-uint64_t report_worker_ns(const struct report *rep);

@@ -169,7 +169,7 @@ static int slower(const void *a, const void *b)
 	return x->handler < y->handler ? -1 : x->handler > y->handler;
 }
 
-void handlers_where(const struct report *rep, struct buf *out, const struct family *part)
+static void say_where(const struct report *rep, struct buf *out, const struct family *part)
 {
 	uint64_t all = part->poll.sum + part->waiting_ns + part->scheduled_ns, most = all / 2;
 	const struct wait_place *w = NULL;
@@ -197,20 +197,6 @@ void handlers_where(const struct report *rep, struct buf *out, const struct fami
 	} else {
 		buf_str(out, part->poll.sum > most ? "in polls" : "at several places");
 	}
-}
-
-const struct family *handlers_slowest(const struct report *rep)
-{
-	const struct family *slowest = NULL;
-
-	for (size_t i = 0; i < rep->n_families; i++) {
-		struct family *const *parts = rep->families[i]->parts;
-
-		for (size_t k = 1; k < rep->families[i]->n_parts; k++)
-			if (!slowest || slower(&parts[k], &slowest) < 0)
-				slowest = parts[k];
-	}
-	return slowest;
 }
 
 static void cell_ends(struct table *t, const struct family *part)
@@ -271,7 +257,7 @@ void handlers_text(const struct report *rep, struct buf *out)
 		const struct family *part = rows[i];
 		_cleanup_buf_ struct buf where = BUF_INIT;
 
-		handlers_where(rep, &where, part);
+		say_where(rep, &where, part);
 		cell_safe(&t, report_label(rep, part->handler));
 		cell_count(&t, part->n_requests);
 		cell_time_if(&t, part->latency.count, hist_quantile(&part->latency, 0.5));

@@ -271,6 +271,7 @@ void report_json(const struct report *rep, struct buf *out)
 	json_u64(&j, "self_wakes", sum.n_self_wakes);
 	json_u64(&j, "deferred_wakes", sum.n_deferred_wakes);
 	json_u64(&j, "busy_ns", report_busy_ns(rep));
+	findings_json(rep, &j);
 	write_families(rep, &j);
 	write_workers(rep, &j);
 	write_longest(rep, &j);

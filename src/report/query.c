@@ -160,12 +160,3 @@ uint64_t report_busy_ns(const struct report *rep)
 		sum += rep->threads[i].busy_ns;
 	return sum;
 }
-
-uint64_t report_worker_ns(const struct report *rep)
-{
-	uint64_t sum = 0;
-	for (size_t i = 0; i < rep->n_threads; i++)
-		if (rep->threads[i].worker)
-			sum += rep->threads[i].end_ns - rep->threads[i].begin_ns;
-	return sum;
-}

@@ -9,9 +9,11 @@
  * block is what they are for.
  */
 #include "report/samples.h"
+#include "report/text_util.h"
 
 #include "base/cleanup.h"
 #include "base/hash.h"
+#include "base/text.h"
 #include "base/units.h"
 #include "base/vec.h"
 
@@ -547,6 +549,54 @@ static int put_in_order(struct report *rep)
 
 /* ---- the report ---- */
 
+/* This sink and those of the findings, in one pass. */
+static int replay(struct report *rep, struct error *err)
+{
+	size_t n;
+	const struct fan_out_sink *more = findings_sinks(rep->findings, &n);
+	_cleanup_free_ struct fan_out_sink *sinks = calloc(n + 1, sizeof(*sinks));
+	struct fan_out all = {sinks, n + 1};
+
+	if (!sinks)
+		return error_set(err, -ENOMEM, "out of memory");
+	sinks[0] = (struct fan_out_sink){&sink, rep};
+	memcpy(sinks + 1, more, n * sizeof(*sinks));
+	return timeline_replay(rep->reader, &rep->opt.filter, &fan_out_sink, &all,
+			       rep->opt.progress, rep->opt.progress_ctx, &rep->totals,
+			       &rep->base_ns, err);
+}
+
+static void finding_family(const void *ctx, struct buf *out, uint32_t kind, uint32_t handler)
+{
+	const struct report *rep = ctx;
+	_cleanup_buf_ struct buf name = BUF_INIT;
+
+	if (handler == TRACE_KIND_NONE) {
+		report_name(rep, out, report_label(rep, kind));
+		return;
+	}
+	text_safe(&name, report_short(rep, kind));
+	buf_str(&name, " › ");
+	text_safe(&name, report_short(rep, handler));
+	report_name(rep, out, name.data);
+}
+
+static int judge(struct report *rep)
+{
+	const struct findings_scope scope = {
+		.base_ns = rep->base_ns,
+		.begin_ns = rep->begin_ns,
+		.end_ns = rep->end_ns,
+		.length_ns = rep->length_ns,
+		.filtered = rep->filtered,
+		.totals = &rep->totals,
+		.family = finding_family,
+		.family_ctx = rep,
+	};
+
+	return findings_judge(rep->findings, &scope);
+}
+
 int report_make(struct trace_reader *r, const struct report_options *opt,
 		struct report **ret_report, struct error *err)
 {
@@ -560,10 +610,9 @@ int report_make(struct trace_reader *r, const struct report_options *opt,
 			filter->tasks;
 	rep->cap_longest = opt->n_longest ? opt->n_longest : LONGEST_DEFAULT;
 	rep->longest = calloc(rep->cap_longest, sizeof(*rep->longest));
-	int ret = rep->longest
-			  ? timeline_replay(r, filter, &sink, rep, opt->progress, opt->progress_ctx,
-					    &rep->totals, &rep->base_ns, err)
-			  : error_set(err, -ENOMEM, "out of memory");
+	rep->findings = findings_new(r, opt->own);
+	int ret = rep->longest && rep->findings ? replay(rep, err)
+						: error_set(err, -ENOMEM, "out of memory");
 	if (ret < 0) {
 		report_free(rep);
 		return ret;
@@ -573,7 +622,7 @@ int report_make(struct trace_reader *r, const struct report_options *opt,
 	if (rep->begin_ns > rep->end_ns || rep->begin_ns < rep->base_ns)
 		rep->begin_ns = rep->end_ns;
 	rep->length_ns = replay_length_ns(r, filter, rep->base_ns, rep->end_ns);
-	if (put_in_order(rep) < 0) {
+	if (put_in_order(rep) < 0 || judge(rep) < 0) {
 		report_free(rep);
 		return error_set(err, -ENOMEM, "out of memory");
 	}
@@ -611,6 +660,7 @@ void report_free(struct report *rep)
 	map_done(&rep->same_places);
 	free(rep->waits);
 	lives_done(rep);
+	findings_free(rep->findings);
 	free(rep->families);
 	free(rep->longest);
 	free(rep->open);

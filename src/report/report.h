@@ -25,6 +25,7 @@ struct report_options {
 	unsigned n_longest;  /* longest polls kept, 10 by default */
 	unsigned width;	     /* columns; 0: no limit */
 	bool color;
+	bool all_findings;	/* also those of a low score, and what became of each rule */
 	const char *const *own; /* crates that are the program's; NULL or NULL-terminated */
 	const char *file;	/* of the trace, for commands that are printed; may be NULL */
 	/* Whether a recorded process still runs, for the same; NULL: it does not. */

@@ -2,8 +2,6 @@
 /*
  * The report for people, most wanted first: what was recorded; what stands out; families, threads,
  * the longest polls; then what was seen, lost, and what the recording cost.
- *
- * "What stands out" says only what the numbers prove, and says so too when nothing does.
  */
 #include "base/units.h"
 #include "report/samples.h"
@@ -16,12 +14,6 @@
 
 #include <string.h>
 
-/* What is worth a word: 10 ms for a poll or a delay, as elsewhere in the field. */
-#define LONG_POLL_NS (10 * NSEC_PER_MSEC)
-#define MUCH_BLOCKED_NS NSEC_PER_MSEC
-#define LONG_CALL_NS NSEC_PER_MSEC
-#define BLOCKED_SHARE 100 /* a hundredth of the workers' time */
-#define STORM_POLLS 1000ull
 #define MANY_THREADS 16
 #define LONG_POLL_FRAMES 12
 
@@ -149,50 +141,6 @@ static void write_head(const struct report *rep, struct buf *out)
 	report_lines(out, what.data, "");
 }
 
-/* ---- what stands out ---- */
-
-/* Each adds its sentences, one a line. */
-
-/* "axum connection › order" in a sentence. */
-static void name_owner(const struct report *rep, struct buf *out, const struct family *f,
-		       uint32_t handler)
-{
-	_cleanup_buf_ struct buf name = BUF_INIT;
-
-	report_owner(rep, &name, f, handler);
-	report_name(rep, out, name.data);
-}
-
-static void note_losses(const struct report *rep, struct buf *out)
-{
-	if (!rep->n_lost)
-		return;
-	report_exact_of(out, rep->n_lost, "event was lost", "events were lost");
-	buf_str(out, ": counts are lower bounds; task states are unknown during the gaps\n");
-}
-
-static void note_lost_aux(const struct report *rep, struct buf *out)
-{
-	if (!rep->n_lost_aux)
-		return;
-	report_exact_of(out, rep->n_lost_aux, "sample, system call or switch was lost",
-			"samples, system calls or switches were lost");
-	buf_str(out, ": the tables of these are lower bounds; tasks are exact\n");
-}
-
-static void note_panics(const struct report *rep, struct buf *out)
-{
-	for (size_t i = 0; i < rep->n_families; i++) {
-		const struct family *f = rep->families[i];
-		if (!f->n_ended[TO_PANICKED])
-			continue;
-		report_exact_of(out, f->n_ended[TO_PANICKED],
-				"task panicked: ", "tasks panicked: ");
-		report_name(rep, out, report_label(rep, f->kind));
-		buf_char(out, '\n');
-	}
-}
-
 static bool is_worker(const struct report *rep, uint32_t thread)
 {
 	for (size_t i = 0; i < rep->n_threads; i++)
@@ -210,228 +158,6 @@ const struct long_poll *report_longest_on_worker(const struct report *rep)
 			return l;
 	}
 	return NULL;
-}
-
-static void note_longest(const struct report *rep, struct buf *out)
-{
-	const struct long_poll *l = report_longest_on_worker(rep);
-	uint64_t ns = l ? tl_poll_held_ns(&l->poll) : 0;
-	if (ns < LONG_POLL_NS)
-		return;
-	name_owner(rep, out, l->family, l->handler);
-	buf_str(out, " held its thread for ");
-	text_duration(out, ns);
-	buf_str(out, " without yielding");
-	if (l->preempted_ns > ns / 10) {
-		buf_str(out, ", and had no CPU for ");
-		text_duration(out, l->preempted_ns);
-		buf_str(out, " of it");
-	} else if (!l->calls.n && cpu_excuse(rep, l->poll.thread)) {
-		buf_printf(out, ", %s", cpu_excuse(rep, l->poll.thread));
-	}
-	if (l->calls.n) {
-		buf_printf(out, ", ");
-		text_duration(out, l->poll.blocked_ns);
-		buf_printf(out, " of it in %s", trace_call_name(l->calls.items[0].call));
-		if (l->calls.n > 1)
-			buf_str(out, " and others");
-	}
-	buf_char(out, '\n');
-}
-
-/* For a worker; blocking closures: for a thread of their pool. */
-static void note_delay(const struct report *rep, struct buf *out, unsigned role)
-{
-	bool blocking = role == TR_BLOCKING;
-	const struct family *worst = NULL;
-	for (size_t i = 0; i < rep->n_families; i++) {
-		const struct family *f = rep->families[i];
-		if (f->role == role && f->delay.count &&
-		    (!worst || f->delay.max > worst->delay.max))
-			worst = f;
-	}
-	if (!worst || worst->delay.max < LONG_POLL_NS)
-		return;
-	buf_str(out, blocking ? "a blocking closure waited " : "a task was ready but waited ");
-	text_duration(out, worst->delay.max);
-	buf_str(out, blocking ? " for a thread (" : " for a worker (");
-	if (worst->max_delay_open) {
-		buf_str(out, blocking ? "not started by the end" : "not polled by the end");
-	} else {
-		buf_str(out, blocking ? "begun at " : "polled at ");
-		text_duration(out, worst->max_delay_at_ns - rep->base_ns);
-	}
-	buf_str(out, "): ");
-	report_name(rep, out, report_label(rep, worst->kind));
-	if (!worst->max_delay_open && cpu_excuse(rep, worst->max_delay_thread))
-		buf_printf(out, ", %s", cpu_excuse(rep, worst->max_delay_thread));
-	buf_char(out, '\n');
-}
-
-/* Whether the program is to blame for the length of such calls. sched_yield() only offers the CPU
- * to others; and where threads lack a CPU, one may hold a lock and have none. */
-static bool blames_program(const struct call_sum *calls, bool cpu_lacks)
-{
-	if (trace_call_waits_for_lock(calls->call))
-		return !cpu_lacks || calls->max_ns >= LONG_POLL_NS;
-	return !trace_call_waits_for_cpu(calls->call);
-}
-
-/* Those of the blocking calls in the polls of its tasks. */
-static struct call_sum sum_calls(const struct family *f, bool cpu_lacks)
-{
-	struct call_sum sum = {0};
-
-	for (size_t k = 0; k < f->calls.n; k++) {
-		const struct call_sum *calls = &f->calls.items[k];
-
-		if (f->role != TR_TASK || !blames_program(calls, cpu_lacks))
-			continue;
-		sum.n += calls->n;
-		sum.ns += calls->ns;
-		if (calls->max_ns > sum.max_ns)
-			sum.max_ns = calls->max_ns;
-	}
-	return sum;
-}
-
-static void worst_calls(const struct family *f, bool cpu_lacks, struct buf *out)
-{
-	_cleanup_free_ struct call_sum *items = calloc(f->calls.n, sizeof(*items));
-	struct call_list list = {.items = items};
-
-	for (size_t k = 0; items && k < f->calls.n; k++)
-		if (blames_program(&f->calls.items[k], cpu_lacks))
-			items[list.n++] = f->calls.items[k];
-	report_calls(out, &list, 2);
-}
-
-static void note_blocking(const struct report *rep, struct buf *out)
-{
-	bool cpu_lacks = cpu_is_short(rep);
-	const struct family *worst = NULL, *part = NULL;
-	struct call_sum all = {0};
-	uint64_t worst_ns = 0;
-
-	for (size_t i = 0; i < rep->n_families; i++) {
-		struct call_sum sum = sum_calls(rep->families[i], cpu_lacks);
-
-		all.n += sum.n;
-		all.ns += sum.ns;
-		if (sum.max_ns > all.max_ns)
-			all.max_ns = sum.max_ns;
-		if (sum.ns <= worst_ns)
-			continue;
-		worst_ns = sum.ns;
-		worst = rep->families[i];
-	}
-	if (all.ns < MUCH_BLOCKED_NS ||
-	    (all.max_ns < LONG_CALL_NS && all.ns < report_worker_ns(rep) / BLOCKED_SHARE))
-		return;
-	report_exact_of(out, all.n, "blocking call", "blocking calls");
-	buf_str(out, " inside polls took ");
-	text_duration(out, all.ns);
-	buf_str(out, "; most in ");
-	worst_ns = 0;
-	for (size_t i = 0; i < worst->n_parts; i++) {
-		struct call_sum sum = sum_calls(worst->parts[i], cpu_lacks);
-
-		if (sum.ns <= worst_ns)
-			continue;
-		worst_ns = sum.ns;
-		part = worst->parts[i];
-	}
-	name_owner(rep, out, worst, part ? part->handler : TRACE_KIND_NONE);
-	buf_str(out, ": ");
-	worst_calls(part ? part : worst, cpu_lacks, out);
-	buf_char(out, '\n');
-}
-
-static void note_requests(const struct report *rep, struct buf *out)
-{
-	const struct family *slowest = handlers_slowest(rep);
-	uint64_t ns = slowest ? hist_quantile(&slowest->latency, 0.99) : 0;
-
-	if (ns < LONG_POLL_NS)
-		return;
-	buf_str(out, "requests to ");
-	report_name(rep, out, report_label(rep, slowest->handler));
-	buf_str(out, " took up to ");
-	text_duration(out, ns);
-	buf_str(out, " (99 %), most of it ");
-	handlers_where(rep, out, slowest);
-	buf_char(out, '\n');
-}
-
-static void note_self_wakes(const struct report *rep, struct buf *out)
-{
-	for (size_t i = 0; i < rep->n_families; i++) {
-		const struct family *f = rep->families[i];
-		if (f->role != TR_TASK || f->n_polls < STORM_POLLS ||
-		    f->n_self_polls < f->n_polls / 10 * 9)
-			continue;
-		report_name(rep, out, report_label(rep, f->kind));
-		/* A window may have a wake whose poll ended before it. */
-		uint64_t n = f->n_self_polls < f->n_polls ? f->n_self_polls : f->n_polls;
-		buf_printf(out, " woke itself in %llu %% of its polls: it yields, or spins\n",
-			   (unsigned long long)(n * 100 / f->n_polls));
-	}
-}
-
-static void note_unpolled(const struct report *rep, struct buf *out)
-{
-	struct family sum = report_sum(rep);
-	if (!sum.n_starved)
-		return;
-	report_exact_of(out, sum.n_starved, "task was", "tasks were");
-	buf_str(out, " spawned, but not polled by the end, for up to ");
-	text_duration(out, sum.max_starved_ns);
-	buf_char(out, '\n');
-}
-
-/* A poll that began before the recording is seen at its end only. */
-static void note_nothing(const struct report *rep, struct buf *out)
-{
-	uint32_t n = trace_reader_n_processes(rep->reader);
-	const struct trace_process *p = n ? trace_reader_process(rep->reader, n - 1) : NULL;
-
-	if (rep->filtered || !p)
-		return;
-	for (size_t i = 0; i < rep->n_families; i++)
-		if (rep->families[i]->n_polls)
-			return;
-	buf_str(out, "no task was polled in ");
-	text_duration(out, rep->length_ns);
-	buf_printf(out,
-		   ": the program has no load, or its workers have been blocked since before the "
-		   "recording; as long as it runs, pollux tree %u shows where its tasks wait\n",
-		   p->pid);
-}
-
-static void write_notable(const struct report *rep, struct buf *out)
-{
-	_cleanup_buf_ struct buf notes = BUF_INIT;
-	note_nothing(rep, &notes);
-	note_losses(rep, &notes);
-	note_lost_aux(rep, &notes);
-	note_panics(rep, &notes);
-	cpu_notes(rep, &notes);
-	note_longest(rep, &notes);
-	note_delay(rep, &notes, TR_TASK);
-	note_delay(rep, &notes, TR_BLOCKING);
-	note_blocking(rep, &notes);
-	note_requests(rep, &notes);
-	note_self_wakes(rep, &notes);
-	note_unpolled(rep, &notes);
-	if (notes.len) {
-		report_title(rep, out, "What stands out");
-		report_lines(out, notes.data, "  • ");
-	} else if (rep->n_longest) {
-		const struct tl_poll *longest = &rep->longest[0].poll;
-		buf_str(out, "Nothing stands out: the longest poll took ");
-		text_duration(out, longest->end_ns - longest->begin_ns);
-		buf_str(out, ".\n");
-	}
 }
 
 /* ---- tables ---- */
@@ -931,7 +657,7 @@ static void write_cost(const struct report *rep, struct buf *out)
 void report_text(const struct report *rep, struct buf *out)
 {
 	write_head(rep, out);
-	write_notable(rep, out);
+	findings_text(rep, out);
 	handlers_text(rep, out);
 	write_families(rep, out);
 	write_threads(rep, out);

@@ -25,7 +25,8 @@ MODULES = {
     "capture": BASE | {"arch", "binary", "trace", "runtime", "process"},
     "import": BASE | {"trace", "binary", "runtime"},
     "timeline": BASE | {"trace"},
-    "report": BASE | {"trace", "timeline"},
+    "findings": BASE | {"trace", "timeline"},
+    "report": BASE | {"trace", "timeline", "findings"},
     "export": BASE | {"trace", "timeline"},
 }
 MODULES["cli"] = set(MODULES)

@@ -1,0 +1,500 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "findings/rule.h"
+
+#include "base/vec.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Causes come before what they may explain: the order of equal scores. */
+static const struct finding_rule *const rules[] = {
+	&rule_events_lost,   &rule_nothing_polled, &rule_panicked,	 &rule_open_poll,
+	&rule_throttled,     &rule_no_cpu,	   &rule_pool_full,	 &rule_no_progress,
+	&rule_driver,	     &rule_long_polls,	   &rule_blocking_calls, &rule_slow_requests,
+	&rule_spin,	     &rule_convoy,	   &rule_growth,	 &rule_lifo_slot,
+	&rule_delay,	     &rule_never_polled,   &rule_dropped,	 &rule_herd,
+	&rule_imbalance,     &rule_in_place,	   &rule_chatty_pool,	 &rule_samples_lost,
+	&rule_spawns_unseen, &rule_short,
+};
+#define N_RULES (sizeof(rules) / sizeof(rules[0]))
+
+/* A wake of longer ago is forgotten: a task that waits for a worker behind more of them has other
+ * troubles. A power of two. */
+#define N_RECENT_WAKES (1u << 14)
+
+struct findings {
+	struct findings_facts facts;
+	const char *const *own;
+	struct rule_state *states[N_RULES];
+	struct fan_out_sink sinks[N_RULES + 1];
+	size_t n_sinks;
+	struct recent_wake *wakes; /* by serial, modulo N_RECENT_WAKES */
+	struct finding_draft **drafts;
+	size_t n_drafts;
+	bool out_of_memory;
+};
+
+/* ---- shared facts ---- */
+
+static int on_thread_end(void *ctx, const struct tl_thread *thread)
+{
+	struct findings_facts *facts = &((struct findings *)ctx)->facts;
+
+	if (!GROW(facts->threads, facts->n_threads, facts->cap_threads))
+		return -ENOMEM;
+	facts->threads[facts->n_threads++] = *thread;
+	if (thread->worker) {
+		facts->n_workers++;
+		facts->worker_ns += thread->end_ns - thread->begin_ns;
+		facts->busy_ns += thread->busy_ns;
+	}
+	return 0;
+}
+
+static int on_wake(void *ctx, const struct tl_wake *wake)
+{
+	struct findings *f = ctx;
+
+	f->wakes[wake->serial % N_RECENT_WAKES] = (struct recent_wake){
+		.serial = wake->serial,
+		.thread = wake->thread,
+		.source = wake->source_task ? wake->source_task->serial : 0,
+		.source_kind = wake->source_task ? wake->source_task->kind : TRACE_KIND_NONE,
+	};
+	return 0;
+}
+
+static int on_loss(void *ctx, const struct tl_loss *loss)
+{
+	if (!loss->aux)
+		((struct findings *)ctx)->facts.n_lost += loss->n_events;
+	return 0;
+}
+
+static const struct timeline_sink facts_sink = {
+	.thread_end = on_thread_end,
+	.wake = on_wake,
+	.loss = on_loss,
+};
+
+const struct findings_facts *rule_facts(const struct rule_state *st)
+{
+	return &st->all->facts;
+}
+
+const struct recent_wake *rule_wake(const struct rule_state *st, uint64_t serial)
+{
+	const struct recent_wake *wake = &st->all->wakes[serial % N_RECENT_WAKES];
+
+	return serial && wake->serial == serial ? wake : NULL;
+}
+
+bool rule_is_worker(const struct rule_state *st, uint32_t thread)
+{
+	const struct findings_facts *facts = rule_facts(st);
+
+	for (size_t i = 0; i < facts->n_threads; i++)
+		if (facts->threads[i].thread == thread)
+			return facts->threads[i].worker;
+	return false;
+}
+
+uint32_t rule_count_workers(const struct rule_state *st, const uint32_t *threads, size_t n)
+{
+	uint32_t count = 0;
+
+	for (size_t i = 0; i < n; i++)
+		count += rule_is_worker(st, threads[i]);
+	return count;
+}
+
+/* ---- life ---- */
+
+struct findings *findings_new(const struct trace_reader *r, const char *const *own)
+{
+	struct findings *f = calloc(1, sizeof(*f));
+
+	if (!f)
+		return NULL;
+	f->facts.reader = r;
+	f->own = own;
+	f->wakes = calloc(N_RECENT_WAKES, sizeof(*f->wakes));
+	f->sinks[f->n_sinks++] = (struct fan_out_sink){&facts_sink, f};
+	bool ok = f->wakes;
+	for (size_t i = 0; i < N_RULES && ok; i++) {
+		f->states[i] = calloc(1, rules[i]->state_bytes);
+		ok = f->states[i];
+		if (!ok)
+			break;
+		f->states[i]->all = f;
+		f->states[i]->rule = rules[i];
+		if (rules[i]->sink)
+			f->sinks[f->n_sinks++] =
+				(struct fan_out_sink){rules[i]->sink, f->states[i]};
+	}
+	if (ok)
+		return f;
+	findings_free(f);
+	return NULL;
+}
+
+static void draft_free(struct finding_draft *d)
+{
+	buf_done(&d->text);
+	free(d);
+}
+
+void findings_free(struct findings *f)
+{
+	if (!f)
+		return;
+	for (size_t i = 0; i < N_RULES; i++) {
+		if (f->states[i] && rules[i]->done)
+			rules[i]->done(f->states[i]);
+		free(f->states[i]);
+	}
+	for (size_t i = 0; i < f->n_drafts; i++)
+		draft_free(f->drafts[i]);
+	free(f->drafts);
+	free(f->wakes);
+	free(f->facts.threads);
+	free(f);
+}
+
+const struct fan_out_sink *findings_sinks(const struct findings *f, size_t *ret_n)
+{
+	*ret_n = f->n_sinks;
+	return f->sinks;
+}
+
+/* ---- results ---- */
+
+struct finding_draft *rule_finds(struct rule_state *st, unsigned score)
+{
+	struct findings *f = st->all;
+	struct finding_draft *d = calloc(1, sizeof(*d));
+
+	if (!d || !GROW_ONE(f->drafts, f->n_drafts)) {
+		f->out_of_memory = true;
+		free(d);
+		return NULL;
+	}
+	d->f = (struct finding){
+		.rule = st->rule->name,
+		.title = st->rule->title,
+		.score = score < 1     ? 1
+			 : score > 100 ? 100
+				       : score,
+		.advice = st->rule->advice,
+		.kind = TRACE_KIND_NONE,
+		.handler = TRACE_KIND_NONE,
+	};
+	st->verdict = FV_FOUND;
+	f->drafts[f->n_drafts++] = d;
+	return d;
+}
+
+int rule_skips(struct rule_state *st, const char *reason)
+{
+	st->verdict = FV_NOT_APPLICABLE;
+	st->reason = reason;
+	return 0;
+}
+
+bool rule_lacks_events(struct rule_state *st)
+{
+	const struct findings_facts *facts = rule_facts(st);
+
+	if (facts->n_lost)
+		rule_skips(st, "events were lost");
+	else if (facts->scope.filtered)
+		rule_skips(st, "a filter leaves events out");
+	return st->verdict == FV_NOT_APPLICABLE;
+}
+
+unsigned finding_score(unsigned base, unsigned more, uint64_t part, uint64_t whole,
+		       double full_share)
+{
+	double share = whole ? (double)part / (double)whole / full_share : 0;
+
+	return base + (unsigned)((share < 1 ? share : 1) * more);
+}
+
+static size_t rule_index(const char *name)
+{
+	size_t i = 0;
+
+	while (i < N_RULES && strcmp(rules[i]->name, name) != 0)
+		i++;
+	return i;
+}
+
+/* What is explained by another finding comes after it. */
+static int compare_drafts(const void *a, const void *b)
+{
+	const struct finding *x = &(*(struct finding_draft *const *)a)->f;
+	const struct finding *y = &(*(struct finding_draft *const *)b)->f;
+	size_t xi = rule_index(x->rule), yi = rule_index(y->rule);
+
+	if (x->score != y->score)
+		return x->score > y->score ? -1 : 1;
+	if (xi != yi)
+		return xi < yi ? -1 : 1;
+	return x->kind < y->kind ? -1 : x->kind > y->kind;
+}
+
+static const struct finding *stronger(const struct finding *a, const struct finding *b)
+{
+	return !a || (b && b->score > a->score) ? b : a;
+}
+
+/* The strongest of a rule. */
+static const struct finding *found_by(const struct findings *f, const char *rule)
+{
+	const struct finding *found = NULL;
+
+	for (size_t i = 0; i < f->n_drafts; i++)
+		if (!strcmp(f->drafts[i]->f.rule, rule))
+			found = stronger(found, &f->drafts[i]->f);
+	return found;
+}
+
+/* A consequence scores below its cause, which its text names. */
+static void link_causes(struct findings *f)
+{
+	static const struct {
+		const char *effect, *causes[5];
+	} links[] = {
+		{"lifo-slot", {"throttled"}},
+		{"driver-stalled", {"throttled", "open-poll", "long-polls"}},
+		{"delay", {"throttled", "open-poll", "lifo-slot", "long-polls", "no-cpu"}},
+		{"never-polled", {"pool-full", "open-poll", "long-polls", "no-cpu"}},
+		{"growth", {"no-progress", "pool-full"}},
+		{"blocking-calls", {"open-poll", "long-polls"}},
+		{"imbalance", {"open-poll", "long-polls", "spin"}},
+	};
+
+	for (size_t i = 0; i < f->n_drafts; i++) {
+		struct finding *effect = &f->drafts[i]->f;
+
+		for (size_t k = 0; k < sizeof(links) / sizeof(links[0]); k++) {
+			const struct finding *cause = NULL;
+
+			if (strcmp(effect->rule, links[k].effect) != 0)
+				continue;
+			for (size_t c = 0; c < 5 && links[k].causes[c]; c++)
+				cause = stronger(cause, found_by(f, links[k].causes[c]));
+			if (!cause)
+				continue;
+			effect->cause = cause->rule;
+			if (effect->score >= cause->score)
+				effect->score = cause->score > 1 ? cause->score - 1 : 1;
+		}
+	}
+}
+
+int findings_judge(struct findings *f, const struct findings_scope *scope)
+{
+	f->facts.scope = *scope;
+	for (size_t i = 0; i < N_RULES; i++) {
+		int r = rules[i]->judge(f->states[i]);
+
+		if (r < 0)
+			return r;
+	}
+	link_causes(f);
+	for (size_t i = 0; i < f->n_drafts; i++) {
+		struct finding_draft *d = f->drafts[i];
+
+		if (buf_failed(&d->text))
+			return -ENOMEM;
+		d->f.text = d->text.data ? d->text.data : "";
+	}
+	if (f->n_drafts)
+		qsort(f->drafts, f->n_drafts, sizeof(*f->drafts), compare_drafts);
+	return f->out_of_memory ? -ENOMEM : 0;
+}
+
+size_t findings_n(const struct findings *f)
+{
+	return f->n_drafts;
+}
+
+const struct finding *findings_get(const struct findings *f, size_t i)
+{
+	return &f->drafts[i]->f;
+}
+
+size_t findings_n_checks(const struct findings *f)
+{
+	(void)f;
+	return N_RULES;
+}
+
+struct finding_check findings_check(const struct findings *f, size_t i)
+{
+	const struct rule_state *st = f->states[i];
+
+	return (struct finding_check){rules[i]->name, rules[i]->title, st->verdict, st->reason};
+}
+
+/* ---- words ---- */
+
+void say_family(const struct rule_state *st, struct buf *out, uint32_t kind)
+{
+	say_handler(st, out, kind, TRACE_KIND_NONE);
+}
+
+void say_handler(const struct rule_state *st, struct buf *out, uint32_t kind, uint32_t handler)
+{
+	const struct findings_scope *scope = &rule_facts(st)->scope;
+
+	scope->family(scope->family_ctx, out, kind, handler);
+}
+
+void say_thread(const struct rule_state *st, struct buf *out, uint32_t thread)
+{
+	const struct trace_thread *t = trace_reader_thread(rule_facts(st)->reader, thread);
+
+	buf_str(out, "thread ");
+	if (t && t->name && *t->name) {
+		text_safe(out, t->name);
+		buf_char(out, '/');
+	}
+	buf_printf(out, "%u", t ? t->tid : thread);
+}
+
+void say_count(struct buf *out, uint64_t n, const char *one, const char *many)
+{
+	text_exact(out, n);
+	buf_char(out, ' ');
+	buf_str(out, n == 1 ? one : many);
+}
+
+void say_range(struct buf *out, uint64_t min_ns, uint64_t max_ns)
+{
+	_cleanup_buf_ struct buf low = BUF_INIT, high = BUF_INIT;
+
+	text_duration(&low, min_ns);
+	text_duration(&high, max_ns);
+	if (low.data && high.data && strcmp(low.data, high.data) != 0) {
+		buf_str(out, low.data);
+		buf_str(out, " to ");
+	}
+	buf_str(out, high.data ? high.data : "");
+}
+
+void say_time(const struct rule_state *st, struct buf *out, uint64_t time_ns)
+{
+	uint64_t base = rule_facts(st)->scope.base_ns;
+
+	text_duration(out, time_ns > base ? time_ns - base : 0);
+}
+
+static const struct trace_place *own_place(const struct rule_state *st, uint64_t place)
+{
+	return place ? trace_reader_own_place(rule_facts(st)->reader, (uint32_t)(place - 1),
+					      st->all->own)
+		     : NULL;
+}
+
+bool say_place(const struct rule_state *st, struct buf *out, uint64_t place)
+{
+	const struct trace_place *p = own_place(st, place);
+
+	if (p)
+		trace_place_text(out, p);
+	return p;
+}
+
+/* Sources that are not the program's: of a registry, a git dependency, the standard library. */
+static bool is_own_file(const char *file)
+{
+	static const char *const others[] = {"/registry/src/", "/git/checkouts/", "/rustc/",
+					     "/rustlib/src/",  "/library/std/",	  "/library/core/"};
+
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		if (strstr(file, others[i]))
+			return false;
+	return *file;
+}
+
+bool say_stack(const struct rule_state *st, struct buf *out, uint64_t stack)
+{
+	const struct trace_reader *r = rule_facts(st)->reader;
+	const struct trace_frame *best = NULL;
+	unsigned n = 0;
+
+	for (uint64_t at = stack; at && n < 1024; n++) {
+		const struct trace_stack *s = trace_reader_stack(r, (uint32_t)(at - 1));
+		const struct trace_frame *f = s ? trace_reader_frame(r, s->frame) : NULL;
+
+		if (f && f->function && *f->function && f->file) {
+			if (is_own_file(f->file)) {
+				best = f;
+				break;
+			}
+			if (!best)
+				best = f;
+		}
+		at = s ? s->parent : 0;
+	}
+	if (!best)
+		return false;
+	trace_place_text(out, &(struct trace_place){.function = best->function,
+						    .file = best->file,
+						    .line = best->line});
+	return true;
+}
+
+const char *place_awaits(const struct rule_state *st, uint64_t place)
+{
+	const struct trace_place *p = own_place(st, place);
+
+	return p && p->awaits ? p->awaits : "";
+}
+
+bool place_awaits_a(const struct rule_state *st, uint64_t place, const char *part)
+{
+	const struct trace_reader *r = rule_facts(st)->reader;
+	const struct trace_place *own = own_place(st, place);
+	const struct trace_place *p = place ? trace_reader_place(r, (uint32_t)(place - 1)) : NULL;
+
+	/* From the innermost one on; each is an earlier one than the one before. */
+	while (p) {
+		if (p->awaits && strstr(p->awaits, part))
+			return true;
+		p = p != own && p->outer ? trace_reader_place(r, p->outer - 1) : NULL;
+	}
+	return false;
+}
+
+enum wait_for place_waits_for(const struct rule_state *st, uint64_t place)
+{
+	static const struct {
+		const char *part;
+		enum wait_for what;
+	} parts[] = {
+		{"mutex", WF_LOCK},	 {"Mutex", WF_LOCK},
+		{"rwlock", WF_LOCK},	 {"RwLock", WF_LOCK},
+		{"emaphore", WF_LOCK},	 {"Acquire", WF_LOCK},
+		{"Sleep", WF_TIMER},	 {"sleep", WF_TIMER},
+		{"Interval", WF_TIMER},	 {"interval", WF_TIMER},
+		{"Timer", WF_TIMER},	 {"timeout", WF_TIMER},
+		{"channel", WF_MESSAGE}, {"sync::mpsc", WF_MESSAGE},
+		{"notify", WF_MESSAGE},	 {"Notified", WF_MESSAGE},
+		{"Recv", WF_MESSAGE},	 {"recv", WF_MESSAGE},
+		{"signal", WF_MESSAGE},	 {"net::", WF_IO},
+		{"Tcp", WF_IO},		 {"Udp", WF_IO},
+		{"Unix", WF_IO},	 {"eadiness", WF_IO},
+		{"accept", WF_IO},	 {"io::", WF_IO},
+		{"read", WF_IO},	 {"write", WF_IO},
+		{"onnection", WF_IO},	 {"async_io", WF_IO},
+	};
+
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+		if (place_awaits_a(st, place, parts[i].part))
+			return parts[i].what;
+	return WF_OTHER;
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Futures inside tasks, where they were recorded: those that are dropped before they are ready. */
+#include "findings/rule.h"
+
+#include "base/vec.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DROPPED_INSTANCES 20
+#define DROPPED_SHARE 20 /* percent */
+
+struct future_family {
+	uint64_t n, n_ready, n_dropped, first_ns;
+	uint32_t parent_kind; /* of the last that was dropped */
+};
+
+struct dropped_state {
+	struct rule_state st;
+	struct future_family *families; /* by kind */
+	size_t n;
+};
+
+static int on_future_end(void *ctx, struct tl_future *future)
+{
+	struct dropped_state *s = ctx;
+	struct future_family *f;
+
+	if (!future->end_ns)
+		return 0;
+	if (!GROW_ZERO(s->families, future->kind, s->n))
+		return -ENOMEM;
+	f = &s->families[future->kind];
+	f->n++;
+	f->n_ready += future->outcome == TO_READY;
+	if (future->outcome != TO_CANCELLED)
+		return 0;
+	if (!f->n_dropped++)
+		f->first_ns = future->end_ns;
+	f->parent_kind = future->parent ? future->parent->kind : TRACE_KIND_NONE;
+	return 0;
+}
+
+/* What is made to be dropped: the other side of a select!. */
+static bool is_dropped_by_design(const char *name)
+{
+	static const char *const parts[] = {"leep",	"imeout", "otified", "tick",	"Interval",
+					    "eadiness", "signal", "ancel",   "hutdown", "Acquire",
+					    "recv",	"Recv",	  "changed", "accept",	"Delay"};
+
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+		if (strstr(name, parts[i]))
+			return true;
+	return false;
+}
+
+static int judge_dropped(struct rule_state *st)
+{
+	struct dropped_state *s = (struct dropped_state *)st;
+	const struct trace_reader *r = rule_facts(st)->reader;
+
+	if (!s->n)
+		return rule_skips(st, "no futures were recorded (record --futures)");
+	if (rule_lacks_events(st))
+		return 0;
+	for (size_t i = 0; i < s->n; i++) {
+		const struct future_family *f = &s->families[i];
+		const struct trace_kind *k = trace_reader_kind(r, (uint32_t)i);
+		struct finding_draft *d;
+
+		if (f->n < DROPPED_INSTANCES || f->n_dropped * 100 <= f->n * DROPPED_SHARE ||
+		    !f->n_ready || (k && k->name && is_dropped_by_design(k->name)))
+			continue;
+		d = rule_finds(st, finding_score(40, 20, f->n_dropped, f->n, 1));
+		if (!d)
+			return 0;
+		say_family(st, &d->text, (uint32_t)i);
+		buf_str(&d->text, " was dropped unfinished ");
+		text_exact(&d->text, f->n_dropped);
+		buf_str(&d->text, " of ");
+		say_count(&d->text, f->n, "time", "times");
+		if (f->parent_kind != TRACE_KIND_NONE) {
+			buf_str(&d->text, ", by ");
+			say_family(st, &d->text, f->parent_kind);
+		}
+		buf_str(&d->text, ": what it had done until then is lost");
+		d->f.kind = (uint32_t)i;
+		d->f.time_ns = f->first_ns;
+	}
+	return 0;
+}
+
+static void done_dropped(struct rule_state *st)
+{
+	free(((struct dropped_state *)st)->families);
+}
+
+const struct finding_rule rule_dropped = {
+	.name = "dropped",
+	.title = "futures dropped unfinished",
+	.advice = "keep the future over the turns of the select! (pin it outside of the loop), or "
+		  "make "
+		  "it safe to cancel",
+	.sink = &(const struct timeline_sink){.future_end = on_future_end},
+	.state_bytes = sizeof(struct dropped_state),
+	.judge = judge_dropped,
+	.done = done_dropped,
+};

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "findings/poll_notes.h"
+
+#include "base/vec.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static struct poll_note *note_of(struct poll_notes *notes, uint32_t thread, uint64_t serial)
+{
+	if (!GROW_ZERO(notes->threads, thread, notes->n))
+		return NULL;
+	struct poll_notes_of_thread *t = &notes->threads[thread];
+	for (size_t i = t->n; i-- > 0;)
+		if (t->open[i].serial == serial)
+			return &t->open[i];
+	if (!GROW_ONE(t->open, t->n))
+		return NULL;
+	t->open[t->n] = (struct poll_note){.serial = serial};
+	return &t->open[t->n++];
+}
+
+int poll_notes_block(struct poll_notes *notes, const struct tl_block *block)
+{
+	uint64_t ns = block->end_ns - block->begin_ns;
+	struct poll_note *note;
+
+	if (!block->keeps_worker)
+		return 0;
+	note = note_of(notes, block->thread, block->task->serial);
+	if (!note)
+		return -ENOMEM;
+	note->n_calls++;
+	note->calls_ns += ns;
+	if (note->call == TB_NONE || ns > note->call_ns) {
+		note->call = block->call;
+		note->call_ns = ns;
+	}
+	return 0;
+}
+
+int poll_notes_sample(struct poll_notes *notes, const struct tl_sample *sample)
+{
+	bool of_long = sample->type == TM_LONG_RUNNING || sample->type == TM_LONG_BLOCKED;
+	struct poll_note *note;
+
+	if (!of_long || !sample->task || !sample->stack)
+		return 0;
+	note = note_of(notes, sample->thread, sample->task->serial);
+	if (!note)
+		return -ENOMEM;
+	note->stack = sample->stack;
+	note->blocked_stack = sample->type == TM_LONG_BLOCKED;
+	return 0;
+}
+
+int poll_notes_off_cpu(struct poll_notes *notes, const struct tl_off_cpu *off)
+{
+	struct poll_note *note;
+
+	if (!off->task || off->reason != TX_PREEMPTED)
+		return 0;
+	note = note_of(notes, off->thread, off->task->serial);
+	if (!note)
+		return -ENOMEM;
+	note->preempted_ns += off->end_ns - off->begin_ns;
+	return 0;
+}
+
+struct poll_note poll_notes_take(struct poll_notes *notes, const struct tl_poll *poll)
+{
+	struct poll_notes_of_thread *t =
+		poll->thread < notes->n ? &notes->threads[poll->thread] : NULL;
+
+	for (size_t i = t ? t->n : 0; i-- > 0;) {
+		if (t->open[i].serial != poll->task->serial)
+			continue;
+		struct poll_note note = t->open[i];
+
+		t->open[i] = t->open[--t->n];
+		return note;
+	}
+	return (struct poll_note){0};
+}
+
+void poll_notes_done(struct poll_notes *notes)
+{
+	for (size_t i = 0; i < notes->n; i++)
+		free(notes->threads[i].open);
+	free(notes->threads);
+	*notes = (struct poll_notes){0};
+}

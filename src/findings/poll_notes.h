@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* What was seen inside polls that are open: kept until they end. */
+#pragma once
+
+#include "base/buf.h"
+#include "timeline/timeline.h"
+
+struct poll_note {
+	uint64_t serial; /* of the task */
+	uint16_t call;	 /* the blocking call that took longest; TB_NONE */
+	uint32_t n_calls;
+	uint64_t call_ns, calls_ns; /* it; all of them */
+	uint64_t preempted_ns;
+	uint64_t stack;	    /* 1 + index, the last that was taken of a poll that takes long; 0 */
+	bool blocked_stack; /* the thread was off its CPU then */
+};
+
+struct poll_notes_of_thread {
+	struct poll_note *open;
+	size_t n;
+};
+
+/* Zeroed at first. */
+struct poll_notes {
+	struct poll_notes_of_thread *threads;
+	size_t n;
+};
+
+void poll_notes_done(struct poll_notes *notes);
+/* Each does nothing to an item that is in no poll. 0 or -ENOMEM. */
+int poll_notes_block(struct poll_notes *notes, const struct tl_block *block);
+int poll_notes_sample(struct poll_notes *notes, const struct tl_sample *sample);
+int poll_notes_off_cpu(struct poll_notes *notes, const struct tl_off_cpu *off);
+/* What is known of a poll that ends; zero if nothing. It is forgotten. */
+struct poll_note poll_notes_take(struct poll_notes *notes, const struct tl_poll *poll);

@@ -1,0 +1,489 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Polls that keep their worker: long ones, one that does not end, blocking calls in short ones. */
+#include "findings/poll_notes.h"
+#include "findings/rule.h"
+
+#include "base/map.h"
+#include "base/vec.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define LONG_NS (10 * NSEC_PER_MSEC)
+#define OPEN_NS (100 * NSEC_PER_MSEC)
+#define VERY_LONG_NS (100 * NSEC_PER_MSEC)
+#define MOST_FINDINGS 3 /* of long polls: the worst groups */
+
+/* A poll of a task, or of a block_on whose thread runs tasks as well (known in the end). */
+static bool keeps_worker(const struct rule_state *st, enum trace_role role, uint32_t thread)
+{
+	return role == TR_TASK || (role == TR_ROOT && rule_is_worker(st, thread));
+}
+
+static bool may_keep_worker(enum trace_role role)
+{
+	return role == TR_TASK || role == TR_ROOT;
+}
+
+/* ", 1.2 s of it in nanosleep, called at src/main.rs:10 read" */
+static void say_inside(const struct rule_state *st, struct buf *out, const struct poll_note *note,
+		       bool several)
+{
+	_cleanup_buf_ struct buf line = BUF_INIT;
+	bool call = note->call != TB_NONE;
+
+	if (call) {
+		buf_str(out, ", ");
+		text_duration(out, several ? note->calls_ns : note->call_ns);
+		buf_printf(out, " of it in %s", trace_call_name(note->call));
+	}
+	if (say_stack(st, &line, note->stack) && line.data)
+		buf_printf(out, "%s %s", call ? ", called at" : ", at", line.data);
+}
+
+static const char *advice_for(const struct poll_note *note)
+{
+	if (note->call == TB_NONE)
+		return "move the work to spawn_blocking or a thread pool, or yield inside it";
+	if (trace_call_waits_for_lock(note->call))
+		return "use the runtime's own lock or channel, or hold the lock for a short time "
+		       "only";
+	return "use the runtime's own version of the call, or spawn_blocking";
+}
+
+/* ---- a poll that does not end ---- */
+
+struct open_poll_found {
+	struct tl_poll poll; /* its task is not valid any more */
+	struct poll_note note;
+	uint32_t kind, handler;
+	enum trace_role role;
+	uint64_t number;
+};
+
+struct open_polls_state {
+	struct rule_state st;
+	struct poll_notes notes;
+	struct open_poll_found *found; /* those that had no end when they were reported */
+	size_t n, cap;
+};
+
+static int open_on_poll(void *ctx, const struct tl_poll *poll)
+{
+	struct open_polls_state *s = ctx;
+	struct poll_note note = poll_notes_take(&s->notes, poll);
+
+	if (poll->outcome != TO_UNKNOWN || !tl_poll_measured(poll) || poll->inferred ||
+	    tl_poll_held_ns(poll) < OPEN_NS || !may_keep_worker(poll->task->role))
+		return 0;
+	if (!GROW(s->found, s->n, s->cap))
+		return -ENOMEM;
+	s->found[s->n++] = (struct open_poll_found){*poll,
+						    note,
+						    poll->task->kind,
+						    round_handler(&poll->round),
+						    poll->task->role,
+						    poll->task->number};
+	return 0;
+}
+
+static int open_on_block(void *ctx, const struct tl_block *block)
+{
+	return poll_notes_block(&((struct open_polls_state *)ctx)->notes, block);
+}
+
+static int open_on_sample(void *ctx, const struct tl_sample *sample)
+{
+	return poll_notes_sample(&((struct open_polls_state *)ctx)->notes, sample);
+}
+
+static int judge_open_poll(struct rule_state *st)
+{
+	struct open_polls_state *s = (struct open_polls_state *)st;
+	uint64_t end_ns = rule_facts(st)->scope.end_ns;
+
+	for (size_t i = 0; i < s->n; i++) {
+		const struct open_poll_found *o = &s->found[i];
+		uint64_t ns = tl_poll_held_ns(&o->poll);
+		struct finding_draft *d;
+
+		if (o->poll.end_ns < end_ns || !keeps_worker(st, o->role, o->poll.thread))
+			continue;
+		d = rule_finds(st, finding_score(40, 55, ns, NSEC_PER_SEC, 1));
+		if (!d)
+			return 0;
+		say_handler(st, &d->text, o->kind, o->handler);
+		buf_printf(&d->text, " (task %llu) has been in one poll for ",
+			   (unsigned long long)o->number);
+		text_duration(&d->text, ns);
+		buf_str(&d->text, " when the recording ended");
+		say_inside(st, &d->text, &o->note, false);
+		buf_str(&d->text, ": ");
+		say_thread(st, &d->text, o->poll.thread);
+		buf_str(&d->text, " ran nothing else meanwhile");
+		d->f.advice = advice_for(&o->note);
+		d->f.kind = o->kind;
+		d->f.handler = o->handler;
+		d->f.time_ns = o->poll.begin_ns;
+		d->f.stack = o->note.stack;
+	}
+	return 0;
+}
+
+static void done_open_poll(struct rule_state *st)
+{
+	struct open_polls_state *s = (struct open_polls_state *)st;
+
+	poll_notes_done(&s->notes);
+	free(s->found);
+}
+
+const struct finding_rule rule_open_poll = {
+	.name = "open-poll",
+	.title = "a poll that does not end",
+	.sink =
+		&(const struct timeline_sink){
+			.poll = open_on_poll,
+			.block = open_on_block,
+			.sample = open_on_sample,
+		},
+	.state_bytes = sizeof(struct open_polls_state),
+	.judge = judge_open_poll,
+	.done = done_open_poll,
+};
+
+/* ---- long polls ---- */
+
+/* Long polls of a family, and handler, whose longest call is the same. */
+struct long_group {
+	uint32_t kind, handler, thread;
+	enum trace_role role;
+	uint64_t n, sum_ns, min_ns, max_ns, calls_ns, preempted_ns;
+	uint64_t n_without_cpu; /* for most of it */
+	uint64_t time_ns;	/* begin of the longest */
+	struct poll_note note;	/* of the longest; its stack is that of any */
+};
+
+struct long_polls_state {
+	struct rule_state st;
+	struct poll_notes notes;
+	struct map groups; /* by kind and call, handler */
+};
+
+static int long_on_poll(void *ctx, const struct tl_poll *poll)
+{
+	struct long_polls_state *s = ctx;
+	struct poll_note note = poll_notes_take(&s->notes, poll);
+	uint64_t ns = tl_poll_held_ns(poll);
+	struct long_group *g;
+
+	/* One that the trace's end has cut is rule_open_poll's. */
+	if (ns < LONG_NS || !tl_poll_measured(poll) || poll->outcome == TO_UNKNOWN ||
+	    !may_keep_worker(poll->task->role))
+		return 0;
+	g = map_get_or_new(&s->groups, (uint64_t)note.call << 32 | poll->task->kind,
+			   round_handler(&poll->round), sizeof(*g));
+	if (!g)
+		return -ENOMEM;
+	g->kind = poll->task->kind;
+	g->handler = round_handler(&poll->round);
+	g->role = poll->task->role;
+	g->n++;
+	g->sum_ns += ns;
+	g->calls_ns += note.calls_ns;
+	g->preempted_ns += note.preempted_ns;
+	g->n_without_cpu += note.preempted_ns > ns / 2;
+	if (!g->min_ns || ns < g->min_ns)
+		g->min_ns = ns;
+	if (ns > g->max_ns) {
+		uint64_t stack = note.stack ? note.stack : g->note.stack;
+
+		g->max_ns = ns;
+		g->time_ns = poll->begin_ns;
+		g->thread = poll->thread;
+		g->note = note;
+		g->note.stack = stack;
+	} else if (!g->note.stack) {
+		g->note.stack = note.stack;
+	}
+	return 0;
+}
+
+static int long_on_block(void *ctx, const struct tl_block *block)
+{
+	return poll_notes_block(&((struct long_polls_state *)ctx)->notes, block);
+}
+
+static int long_on_sample(void *ctx, const struct tl_sample *sample)
+{
+	return poll_notes_sample(&((struct long_polls_state *)ctx)->notes, sample);
+}
+
+static int long_on_off_cpu(void *ctx, const struct tl_off_cpu *off)
+{
+	return poll_notes_off_cpu(&((struct long_polls_state *)ctx)->notes, off);
+}
+
+static int compare_groups(const void *a, const void *b)
+{
+	const struct long_group *x = *(struct long_group *const *)a;
+	const struct long_group *y = *(struct long_group *const *)b;
+
+	if (x->sum_ns != y->sum_ns)
+		return x->sum_ns > y->sum_ns ? -1 : 1;
+	if (x->kind != y->kind)
+		return x->kind < y->kind ? -1 : 1;
+	if (x->handler != y->handler)
+		return x->handler < y->handler ? -1 : 1;
+	return x->note.call - y->note.call;
+}
+
+/* Whether the lack of a CPU may be all that there is: by each poll's own time without one, or, for
+ * polls without a call, by that of all threads. */
+static bool excused(const struct rule_state *st, const struct long_group *g)
+{
+	if (g->n_without_cpu * 2 > g->n)
+		return true;
+	return g->note.call == TB_NONE && g->sum_ns <= rule_cpu_lacked_ns(st, g->thread);
+}
+
+static unsigned long_score(const struct rule_state *st, const struct long_group *g)
+{
+	unsigned score = finding_score(45, 25, g->max_ns, VERY_LONG_NS, 1);
+
+	return finding_score(score, 20, g->sum_ns, rule_facts(st)->worker_ns, 0.2);
+}
+
+static void say_long(const struct rule_state *st, struct buf *out, const struct long_group *g)
+{
+	struct poll_note all = g->note;
+
+	all.calls_ns = g->calls_ns;
+	say_handler(st, out, g->kind, g->handler);
+	if (g->n == 1) {
+		buf_str(out, " held its thread for ");
+		text_duration(out, g->max_ns);
+		buf_str(out, " without yielding");
+	} else {
+		buf_str(out, " held its thread in ");
+		say_count(out, g->n, "poll", "polls");
+		buf_str(out, " of ");
+		say_range(out, g->min_ns, g->max_ns);
+		buf_str(out, " (");
+		text_duration(out, g->sum_ns);
+		buf_str(out, " in total)");
+	}
+	say_inside(st, out, &all, g->n > 1);
+	if (g->preempted_ns > g->sum_ns / 10) {
+		buf_str(out, ", and had no CPU for ");
+		text_duration(out, g->preempted_ns);
+		buf_str(out, " of it");
+	} else if (g->note.call == TB_NONE && rule_cpu_lacked_ns(st, g->thread)) {
+		buf_str(out, ", perhaps because its thread had no CPU");
+	}
+}
+
+static int judge_long_polls(struct rule_state *st)
+{
+	struct long_polls_state *s = (struct long_polls_state *)st;
+	struct long_group **groups = s->groups.n ? map_sorted(&s->groups, compare_groups) : NULL;
+	unsigned n = 0;
+
+	if (s->groups.n && !groups)
+		return -ENOMEM;
+	for (size_t i = 0; i < s->groups.n && n < MOST_FINDINGS; i++) {
+		const struct long_group *g = groups[i];
+		struct finding_draft *d;
+
+		if (!keeps_worker(st, g->role, g->thread) || excused(st, g))
+			continue;
+		d = rule_finds(st, long_score(st, g));
+		if (!d)
+			break;
+		n++;
+		say_long(st, &d->text, g);
+		d->f.advice = advice_for(&g->note);
+		d->f.kind = g->kind;
+		d->f.handler = g->handler;
+		d->f.time_ns = g->time_ns;
+		d->f.stack = g->note.stack;
+	}
+	free(groups);
+	return 0;
+}
+
+static void done_long_polls(struct rule_state *st)
+{
+	struct long_polls_state *s = (struct long_polls_state *)st;
+
+	poll_notes_done(&s->notes);
+	map_free(&s->groups, free);
+}
+
+const struct finding_rule rule_long_polls = {
+	.name = "long-polls",
+	.title = "long polls",
+	.sink =
+		&(const struct timeline_sink){
+			.poll = long_on_poll,
+			.block = long_on_block,
+			.sample = long_on_sample,
+			.off_cpu = long_on_off_cpu,
+		},
+	.state_bytes = sizeof(struct long_polls_state),
+	.judge = judge_long_polls,
+	.done = done_long_polls,
+};
+
+/* ---- blocking calls ---- */
+
+#define MUCH_BLOCKED_NS NSEC_PER_MSEC
+#define LONG_CALL_NS NSEC_PER_MSEC
+#define BLOCKED_SHARE 100 /* a hundredth of the workers' time */
+
+struct call_group {
+	uint32_t kind, handler;
+	uint16_t call;
+	uint64_t n, sum_ns, max_ns, time_ns;
+};
+
+struct blocking_state {
+	struct rule_state st;
+	struct poll_notes notes;
+	uint64_t in_long_ns; /* in polls that the other rules find */
+	struct map groups;   /* by kind and call, handler */
+};
+
+static int blocking_on_poll(void *ctx, const struct tl_poll *poll)
+{
+	struct blocking_state *s = ctx;
+	struct poll_note note = poll_notes_take(&s->notes, poll);
+
+	if (tl_poll_measured(poll) && tl_poll_held_ns(poll) >= LONG_NS)
+		s->in_long_ns += note.calls_ns;
+	return 0;
+}
+
+static int blocking_on_block(void *ctx, const struct tl_block *block)
+{
+	struct blocking_state *s = ctx;
+	uint64_t ns = block->end_ns - block->begin_ns;
+	struct call_group *g;
+
+	if (!block->keeps_worker || block->task->role != TR_TASK)
+		return 0;
+	g = map_get_or_new(&s->groups, (uint64_t)block->call << 32 | block->task->kind,
+			   round_handler(&block->round), sizeof(*g));
+	if (!g)
+		return -ENOMEM;
+	g->kind = block->task->kind;
+	g->handler = round_handler(&block->round);
+	g->call = block->call;
+	g->n++;
+	g->sum_ns += ns;
+	if (ns > g->max_ns) {
+		g->max_ns = ns;
+		g->time_ns = block->begin_ns;
+	}
+	return poll_notes_block(&s->notes, block);
+}
+
+/* Whether the program is to blame for the length of such calls. sched_yield() only offers the CPU
+ * to others; and where threads lack a CPU, one may hold a lock and have none. */
+static bool blames_program(const struct call_group *g, bool cpu_lacks)
+{
+	if (trace_call_waits_for_lock(g->call))
+		return !cpu_lacks || g->max_ns >= LONG_NS;
+	return !trace_call_waits_for_cpu(g->call);
+}
+
+static int compare_calls(const void *a, const void *b)
+{
+	const struct call_group *x = *(struct call_group *const *)a;
+	const struct call_group *y = *(struct call_group *const *)b;
+
+	if (x->sum_ns != y->sum_ns)
+		return x->sum_ns > y->sum_ns ? -1 : 1;
+	if (x->kind != y->kind)
+		return x->kind < y->kind ? -1 : 1;
+	if (x->handler != y->handler)
+		return x->handler < y->handler ? -1 : 1;
+	return x->call - y->call;
+}
+
+/* One finding for all: the worst families are named in it. */
+static void find_blocking(struct rule_state *st, struct call_group *const *groups, size_t n,
+			  const struct call_group *all)
+{
+	const struct blocking_state *s = (const struct blocking_state *)st;
+	unsigned score = finding_score(30, 45, all->sum_ns, rule_facts(st)->worker_ns, 0.1);
+	/* Mostly said by the long polls already. */
+	bool repeats = s->in_long_ns > all->sum_ns / 2;
+	struct finding_draft *d = rule_finds(st, repeats ? FINDING_MINOR - 1 : score);
+	const struct call_group *worst = groups[0];
+	unsigned shown = 0;
+
+	if (!d)
+		return;
+	say_count(&d->text, all->n, "blocking call", "blocking calls");
+	buf_str(&d->text, " inside polls took ");
+	text_duration(&d->text, all->sum_ns);
+	buf_str(&d->text, "; most in ");
+	say_handler(st, &d->text, worst->kind, worst->handler);
+	for (size_t i = 0; i < n && shown < 2; i++) {
+		if (groups[i]->kind != worst->kind || groups[i]->handler != worst->handler)
+			continue;
+		buf_str(&d->text, shown++ ? ", " : ": ");
+		buf_printf(&d->text, "%s ", trace_call_name(groups[i]->call));
+		text_exact(&d->text, groups[i]->n);
+		buf_str(&d->text, " × = ");
+		text_duration(&d->text, groups[i]->sum_ns);
+	}
+	d->f.kind = worst->kind;
+	d->f.handler = worst->handler;
+	d->f.time_ns = worst->time_ns;
+}
+
+static int judge_blocking(struct rule_state *st)
+{
+	struct blocking_state *s = (struct blocking_state *)st;
+	struct call_group **groups = s->groups.n ? map_sorted(&s->groups, compare_calls) : NULL;
+	bool lacks = rule_any_cpu_is_short(st);
+	struct call_group all = {0};
+	size_t n = 0;
+
+	if (s->groups.n && !groups)
+		return -ENOMEM;
+	for (size_t i = 0; i < s->groups.n; i++) {
+		if (!blames_program(groups[i], lacks))
+			continue;
+		all.n += groups[i]->n;
+		all.sum_ns += groups[i]->sum_ns;
+		if (groups[i]->max_ns > all.max_ns)
+			all.max_ns = groups[i]->max_ns;
+		groups[n++] = groups[i];
+	}
+	if (n && all.sum_ns >= MUCH_BLOCKED_NS &&
+	    (all.max_ns >= LONG_CALL_NS || all.sum_ns >= rule_facts(st)->worker_ns / BLOCKED_SHARE))
+		find_blocking(st, groups, n, &all);
+	free(groups);
+	return 0;
+}
+
+static void done_blocking(struct rule_state *st)
+{
+	struct blocking_state *s = (struct blocking_state *)st;
+
+	poll_notes_done(&s->notes);
+	map_free(&s->groups, free);
+}
+
+const struct finding_rule rule_blocking_calls = {
+	.name = "blocking-calls",
+	.title = "blocking calls inside polls",
+	.advice = "use the runtime's own versions of these calls, or spawn_blocking",
+	.sink = &(const struct timeline_sink){.block = blocking_on_block, .poll = blocking_on_poll},
+	.state_bytes = sizeof(struct blocking_state),
+	.judge = judge_blocking,
+	.done = done_blocking,
+};

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* What a rule is, and what all rules share. Private to this module. */
+#pragma once
+
+#include "base/buf.h"
+#include "base/text.h"
+#include "base/units.h"
+#include "findings/findings.h"
+
+/* A rule's state begins with it. */
+struct rule_state {
+	struct findings *all;
+	const struct finding_rule *rule;
+	enum finding_verdict verdict;
+	const char *reason;
+};
+
+struct finding_rule {
+	const char *name, *title;
+	const char *advice;		  /* of its findings that have no other */
+	const struct timeline_sink *sink; /* its context is the state; NULL: it needs no items */
+	size_t state_bytes;		  /* zeroed at first */
+	/* After the replay, all shared facts are known. 0 or -ENOMEM. */
+	int (*judge)(struct rule_state *st);
+	void (*done)(struct rule_state *st); /* NULL: nothing to release */
+};
+
+/* quality.c */
+extern const struct finding_rule rule_events_lost, rule_samples_lost, rule_short,
+	rule_spawns_unseen;
+/* cpu.c */
+extern const struct finding_rule rule_throttled, rule_no_cpu;
+/* polls.c */
+extern const struct finding_rule rule_open_poll, rule_long_polls, rule_blocking_calls;
+/* wakes.c */
+extern const struct finding_rule rule_spin, rule_herd;
+/* workers.c */
+extern const struct finding_rule rule_driver, rule_lifo_slot, rule_imbalance, rule_nothing_polled;
+/* delays.c */
+extern const struct finding_rule rule_delay, rule_never_polled;
+/* requests.c */
+extern const struct finding_rule rule_slow_requests;
+/* pool.c */
+extern const struct finding_rule rule_pool_full, rule_chatty_pool, rule_in_place;
+/* waits.c */
+extern const struct finding_rule rule_no_progress, rule_convoy;
+/* tasks.c */
+extern const struct finding_rule rule_panicked, rule_growth;
+/* futures.c */
+extern const struct finding_rule rule_dropped;
+
+/* ---- facts that the rules share, known when they judge ---- */
+
+struct findings_facts {
+	const struct trace_reader *reader;
+	struct findings_scope scope;
+	struct tl_thread *threads; /* all that were seen */
+	size_t n_threads, cap_threads;
+	uint64_t worker_ns, busy_ns; /* of the workers */
+	uint32_t n_workers;
+	uint64_t n_lost;
+};
+
+const struct findings_facts *rule_facts(const struct rule_state *st);
+bool rule_is_worker(const struct rule_state *st, uint32_t thread);
+/* How many of these are. */
+uint32_t rule_count_workers(const struct rule_state *st, const uint32_t *threads, size_t n);
+/* For how long the threads of its process were ready and had no CPU, or were throttled, all
+ * together, where that is much; else 0. */
+uint64_t rule_cpu_lacked_ns(const struct rule_state *st, uint32_t thread);
+/* Whether that of any process lacked. */
+bool rule_any_cpu_is_short(const struct rule_state *st);
+
+/* A wake by its serial, where it is not too long ago; NULL. */
+struct recent_wake {
+	uint64_t serial, source; /* source: serial of the task in whose poll it fired; 0: none */
+	uint32_t thread, source_kind;
+};
+const struct recent_wake *rule_wake(const struct rule_state *st, uint64_t serial);
+
+/* ---- results ---- */
+
+/* A finding of this rule, whose text the caller writes; NULL: out of memory, which findings_judge()
+ * gives back. */
+struct finding_draft {
+	struct finding f;
+	struct buf text;
+};
+struct finding_draft *rule_finds(struct rule_state *st, unsigned score);
+/* `reason` continues "not applicable, because ...". */
+int rule_skips(struct rule_state *st, const char *reason);
+/* Skips with the reason, true, where events are missing that the rule needs. */
+bool rule_lacks_events(struct rule_state *st);
+/* `base` and up to `more`, as `part` of `whole` comes near to `full_share`. */
+unsigned finding_score(unsigned base, unsigned more, uint64_t part, uint64_t whole,
+		       double full_share);
+
+/* ---- words ---- */
+
+void say_family(const struct rule_state *st, struct buf *out, uint32_t kind);
+/* "axum connection › order": `handler` as in struct finding. */
+void say_handler(const struct rule_state *st, struct buf *out, uint32_t kind, uint32_t handler);
+static inline uint32_t round_handler(const struct tl_round *round)
+{
+	return round->serial ? round->kind : TRACE_KIND_NONE;
+}
+void say_thread(const struct rule_state *st, struct buf *out, uint32_t thread);
+/* "1 poll", "3 polls" */
+void say_count(struct buf *out, uint64_t n, const char *one, const char *many);
+/* "12.0 to 135 ms", or one of them if they read the same. */
+void say_range(struct buf *out, uint64_t min_ns, uint64_t max_ns);
+/* Since the zero of times. */
+void say_time(const struct rule_state *st, struct buf *out, uint64_t time_ns);
+/* "src/main.rs:15 app::serve"; false, and nothing, where it is not known. */
+bool say_place(const struct rule_state *st, struct buf *out, uint64_t place);
+/* The innermost frame of a stack that is the program's own, else the innermost with a name. */
+bool say_stack(const struct rule_state *st, struct buf *out, uint64_t stack);
+/* What the program's own code awaits there: "tokio::sync::mutex::lock", "" if not known. */
+const char *place_awaits(const struct rule_state *st, uint64_t place);
+/* Whether that, or what it awaits itself down to the innermost link, has the part in its name. */
+bool place_awaits_a(const struct rule_state *st, uint64_t place, const char *part);
+enum wait_for { WF_OTHER = 0, WF_LOCK, WF_IO, WF_TIMER, WF_MESSAGE };
+/* By the name of what is awaited: mutex, rwlock and semaphore; sockets and files; sleeps; channels
+ * and notifications. */
+enum wait_for place_waits_for(const struct rule_state *st, uint64_t place);

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Lives of tasks: those that panicked, families that only grow. */
+#include "findings/rule.h"
+
+#include "base/vec.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+struct tasks_family {
+	enum trace_role role;
+	uint64_t n_spawned, n_ended, n_panicked, first_panic_ns;
+	double spawn_sum_ns; /* of the times of the spawns, since the first */
+	uint64_t first_spawn_ns;
+	/* Of those that wait when the trace ends: for sockets; elsewhere, and where the last one. */
+	uint64_t n_at_sockets, n_elsewhere, place;
+	uint64_t panicked_task;
+};
+
+struct tasks_state {
+	struct rule_state st;
+	struct tasks_family *families; /* by kind */
+	size_t n;
+};
+
+static struct tasks_family *tasks_family(struct tasks_state *s, uint32_t kind)
+{
+	return GROW_ZERO(s->families, kind, s->n) ? &s->families[kind] : NULL;
+}
+
+static void done_tasks(struct rule_state *st)
+{
+	free(((struct tasks_state *)st)->families);
+}
+
+/* ---- panics ---- */
+
+static int panicked_on_task_end(void *ctx, struct tl_task *task)
+{
+	struct tasks_family *f;
+
+	if (task->outcome != TO_PANICKED)
+		return 0;
+	f = tasks_family(ctx, task->kind);
+	if (!f)
+		return -ENOMEM;
+	if (!f->n_panicked++) {
+		f->first_panic_ns = task->end_ns;
+		f->panicked_task = task->number;
+	}
+	return 0;
+}
+
+static int judge_panicked(struct rule_state *st)
+{
+	struct tasks_state *s = (struct tasks_state *)st;
+
+	for (size_t i = 0; i < s->n; i++) {
+		const struct tasks_family *f = &s->families[i];
+		struct finding_draft *d;
+
+		if (!f->n_panicked)
+			continue;
+		d = rule_finds(st, finding_score(70, 20, f->n_panicked, 10, 1));
+		if (!d)
+			return 0;
+		say_count(&d->text, f->n_panicked, "task panicked:", "tasks panicked:");
+		buf_char(&d->text, ' ');
+		say_family(st, &d->text, (uint32_t)i);
+		buf_printf(&d->text,
+			   f->n_panicked > 1 ? ", first task %llu at " : ", task %llu at ",
+			   (unsigned long long)f->panicked_task);
+		say_time(st, &d->text, f->first_panic_ns);
+		d->f.kind = (uint32_t)i;
+		d->f.time_ns = f->first_panic_ns;
+	}
+	return 0;
+}
+
+const struct finding_rule rule_panicked = {
+	.name = "panicked",
+	.title = "tasks that panicked",
+	.advice = "await the task's JoinHandle, whose error has the panic's message",
+	.sink = &(const struct timeline_sink){.task_end = panicked_on_task_end},
+	.state_bytes = sizeof(struct tasks_state),
+	.judge = judge_panicked,
+	.done = done_tasks,
+};
+
+/* ---- a family that grows ---- */
+
+#define GROWTH_SPAWNS 20
+#define GROWTH_ENDED 20 /* one of so many has ended, at most */
+
+static int growth_on_task_begin(void *ctx, struct tl_task *task)
+{
+	struct tasks_family *f;
+
+	if (!task->spawn_seen || !tl_role_counts(task->role))
+		return 0;
+	f = tasks_family(ctx, task->kind);
+	if (!f)
+		return -ENOMEM;
+	if (!f->n_spawned++)
+		f->first_spawn_ns = task->spawn_ns;
+	if (task->spawn_ns > f->first_spawn_ns)
+		f->spawn_sum_ns += (double)(task->spawn_ns - f->first_spawn_ns);
+	f->role = task->role;
+	return 0;
+}
+
+static int growth_on_task_end(void *ctx, struct tl_task *task)
+{
+	struct tasks_family *f =
+		task->end_ns && task->spawn_seen ? tasks_family(ctx, task->kind) : NULL;
+
+	if (!task->end_ns || !task->spawn_seen)
+		return 0;
+	if (!f)
+		return -ENOMEM;
+	f->n_ended += task->outcome != TO_PENDING;
+	return 0;
+}
+
+static int growth_on_wait(void *ctx, const struct tl_wait *wait)
+{
+	struct tasks_state *s = ctx;
+	struct tasks_family *f;
+
+	if (!wait->open || wait->state != TS_WAITING)
+		return 0;
+	f = tasks_family(s, wait->task->kind);
+	if (!f)
+		return -ENOMEM;
+	if (place_waits_for(&s->st, wait->place) == WF_IO) {
+		f->n_at_sockets++;
+	} else {
+		f->n_elsewhere++;
+		f->place = wait->place ? wait->place : f->place;
+	}
+	return 0;
+}
+
+/* Spawns all through the recording, not in one go at its begin or end: their mean time lies in the
+ * middle. */
+static bool grows(const struct rule_state *st, const struct tasks_family *f)
+{
+	const struct findings_scope *scope = &rule_facts(st)->scope;
+	double mean = (double)f->first_spawn_ns + f->spawn_sum_ns / (double)f->n_spawned;
+	double share = (mean - (double)scope->begin_ns) / (double)(scope->length_ns + 1);
+
+	return f->n_spawned >= GROWTH_SPAWNS && f->n_ended * GROWTH_ENDED <= f->n_spawned &&
+	       scope->length_ns >= NSEC_PER_SEC && share > 0.3 && share < 0.7;
+}
+
+static int judge_growth(struct rule_state *st)
+{
+	struct tasks_state *s = (struct tasks_state *)st;
+	const struct findings_scope *scope = &rule_facts(st)->scope;
+
+	if (rule_lacks_events(st))
+		return 0;
+	for (size_t i = 0; i < s->n; i++) {
+		const struct tasks_family *f = &s->families[i];
+		struct finding_draft *d;
+
+		if (f->role != TR_TASK || !grows(st, f) || f->n_at_sockets > f->n_elsewhere)
+			continue;
+		d = rule_finds(st, finding_score(50, 25, f->n_spawned, 1000, 1));
+		if (!d)
+			return 0;
+		say_family(st, &d->text, (uint32_t)i);
+		buf_str(&d->text, ": ");
+		say_count(&d->text, f->n_spawned, "task was", "tasks were");
+		buf_str(&d->text, " spawned (");
+		text_count(&d->text,
+			   (uint64_t)((double)f->n_spawned * 1e9 / (double)scope->length_ns));
+		buf_str(&d->text, " a second), ");
+		if (f->n_ended)
+			text_exact(&d->text, f->n_ended);
+		else
+			buf_str(&d->text, "none");
+		buf_str(&d->text, " ended");
+		if (f->place) {
+			buf_str(&d->text, "; they wait at ");
+			say_place(st, &d->text, f->place);
+		}
+		d->f.kind = (uint32_t)i;
+		d->f.place = f->place;
+	}
+	return 0;
+}
+
+const struct finding_rule rule_growth = {
+	.name = "growth",
+	.title = "tasks that never end",
+	.advice = "end them when they are no longer needed: abort the handle, or select! on a "
+		  "shutdown "
+		  "signal",
+	.sink =
+		&(const struct timeline_sink){
+			.task_begin = growth_on_task_begin,
+			.task_end = growth_on_task_end,
+			.wait = growth_on_wait,
+		},
+	.state_bytes = sizeof(struct tasks_state),
+	.judge = judge_growth,
+	.done = done_tasks,
+};

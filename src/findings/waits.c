@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Where tasks wait: points at which no task goes on, locks that one holds while many wait. */
+#include "findings/rule.h"
+
+#include "base/hash.h"
+#include "base/map.h"
+#include "base/vec.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What a place reads may come after its events, so rules collect by its number, and look at it when
+ * they judge. */
+
+/* The same for all places that read the same: they differ in what is around the program's own code.
+ * 0: out of memory. */
+static uint64_t same_place(const struct rule_state *st, uint64_t place)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT;
+
+	say_place(st, &text, place);
+	return buf_failed(&text)
+		       ? 0
+		       : (hash_string(hash_string(0, text.data), place_awaits(st, place)) | 1);
+}
+
+static void say_awaits(const struct rule_state *st, struct buf *out, uint64_t place)
+{
+	const char *awaits = place_awaits(st, place);
+
+	if (!*awaits)
+		return;
+	buf_str(out, " for ");
+	text_safe(out, awaits);
+}
+
+/* ---- no task goes on ---- */
+
+#define STUCK_NS NSEC_PER_SEC
+#define STUCK_AT_LOCK 2
+#define STUCK_ELSEWHERE 20
+
+struct wait_point {
+	uint32_t kind;
+	uint64_t place;
+	uint64_t n_came, n_left;		      /* waits; those that a wake ended */
+	uint64_t last_left_ns;			      /* 0: never */
+	uint64_t n_open, first_open_ns, last_open_ns; /* open at the end, and when they began */
+};
+
+struct progress_state {
+	struct rule_state st;
+	struct map points; /* by kind, place */
+	struct map merged; /* by kind, same_place() */
+};
+
+static int progress_on_wait(void *ctx, const struct tl_wait *wait)
+{
+	struct progress_state *s = ctx;
+	struct wait_point *p;
+
+	if (!wait->place || wait->state != TS_WAITING || wait->task->role != TR_TASK)
+		return 0;
+	p = map_get_or_new(&s->points, wait->task->kind, wait->place, sizeof(*p));
+	if (!p)
+		return -ENOMEM;
+	p->kind = wait->task->kind;
+	p->place = wait->place;
+	p->n_came++;
+	if (wait->open) {
+		if (!p->n_open || wait->begin_ns < p->first_open_ns)
+			p->first_open_ns = wait->begin_ns;
+		if (wait->begin_ns > p->last_open_ns)
+			p->last_open_ns = wait->begin_ns;
+		p->n_open++;
+	} else if (wait->next == TS_SCHEDULED) {
+		p->n_left++;
+		if (wait->end_ns > p->last_left_ns)
+			p->last_left_ns = wait->end_ns;
+	}
+	return 0;
+}
+
+/* Whether the tasks there are stuck, as far as a recording can tell: those of a lock that none has
+ * got for long; elsewhere, where waiting for long may be all right, they must also grow in number. */
+static bool is_stuck(const struct rule_state *st, const struct wait_point *p)
+{
+	const struct findings_scope *scope = &rule_facts(st)->scope;
+	uint64_t quiet_ns = scope->length_ns / 3 > STUCK_NS ? scope->length_ns / 3 : STUCK_NS;
+	enum wait_for what = place_waits_for(st, p->place);
+
+	if (!p->n_open || scope->end_ns < p->first_open_ns + STUCK_NS)
+		return false;
+	if (what == WF_LOCK)
+		return p->n_open >= STUCK_AT_LOCK && p->last_left_ns + quiet_ns < scope->end_ns;
+	if (what == WF_IO || what == WF_TIMER)
+		return false;
+	return p->n_open >= STUCK_ELSEWHERE && p->n_left * 4 < p->n_came &&
+	       p->last_open_ns - p->first_open_ns >= scope->length_ns / 3;
+}
+
+static int compare_points(const void *a, const void *b)
+{
+	const struct wait_point *x = *(struct wait_point *const *)a;
+	const struct wait_point *y = *(struct wait_point *const *)b;
+
+	if (x->n_open != y->n_open)
+		return x->n_open > y->n_open ? -1 : 1;
+	return x->kind != y->kind ? (x->kind < y->kind ? -1 : 1)
+				  : (x->place > y->place) - (x->place < y->place);
+}
+
+static void find_stuck(struct rule_state *st, const struct wait_point *p)
+{
+	uint64_t end_ns = rule_facts(st)->scope.end_ns;
+	struct finding_draft *d = rule_finds(st, finding_score(60, 35, p->n_open, 20, 1));
+
+	if (!d)
+		return;
+	say_count(&d->text, p->n_open, "task", "tasks");
+	buf_str(&d->text, " of ");
+	say_family(st, &d->text, p->kind);
+	buf_str(&d->text, p->n_open == 1 ? " waits" : " wait");
+	say_awaits(st, &d->text, p->place);
+	buf_str(&d->text, " at ");
+	say_place(st, &d->text, p->place);
+	buf_str(&d->text, ", the longest for ");
+	text_duration(&d->text, end_ns - p->first_open_ns);
+	if (p->last_left_ns) {
+		buf_str(&d->text, "; none has gone on in the last ");
+		text_duration(&d->text, end_ns - p->last_left_ns);
+	} else {
+		buf_str(&d->text, "; none has gone on");
+	}
+	d->f.kind = p->kind;
+	d->f.place = p->place;
+	d->f.time_ns = p->last_left_ns ? p->last_left_ns : p->first_open_ns;
+}
+
+static int merge_points(struct progress_state *s)
+{
+	const struct map_entry *e;
+	size_t at = 0;
+
+	while ((e = map_next(&s->points, &at))) {
+		const struct wait_point *p = e->value;
+		uint64_t key = same_place(&s->st, p->place);
+		struct wait_point *m =
+			key ? map_get_or_new(&s->merged, p->kind, key, sizeof(*m)) : NULL;
+
+		if (!m)
+			return -ENOMEM;
+		m->kind = p->kind;
+		if (!m->place || p->place < m->place)
+			m->place = p->place;
+		m->n_came += p->n_came;
+		m->n_left += p->n_left;
+		if (p->last_left_ns > m->last_left_ns)
+			m->last_left_ns = p->last_left_ns;
+		if (p->n_open && (!m->n_open || p->first_open_ns < m->first_open_ns))
+			m->first_open_ns = p->first_open_ns;
+		if (p->last_open_ns > m->last_open_ns)
+			m->last_open_ns = p->last_open_ns;
+		m->n_open += p->n_open;
+	}
+	return 0;
+}
+
+static int judge_progress(struct rule_state *st)
+{
+	struct progress_state *s = (struct progress_state *)st;
+	struct wait_point **points;
+
+	if (rule_lacks_events(st) || !s->points.n)
+		return 0;
+	if (merge_points(s) < 0)
+		return -ENOMEM;
+	points = map_sorted(&s->merged, compare_points);
+	if (!points)
+		return -ENOMEM;
+	for (size_t i = 0, n = 0; i < s->merged.n && n < 3; i++) {
+		if (!is_stuck(st, points[i]))
+			continue;
+		find_stuck(st, points[i]);
+		n++;
+	}
+	free(points);
+	return 0;
+}
+
+static void done_progress(struct rule_state *st)
+{
+	struct progress_state *s = (struct progress_state *)st;
+
+	map_free(&s->points, free);
+	map_free(&s->merged, free);
+}
+
+const struct finding_rule rule_no_progress = {
+	.name = "no-progress",
+	.title = "a point at which no task goes on",
+	.advice = "pollux tree shows who holds what they wait for",
+	.sink = &(const struct timeline_sink){.wait = progress_on_wait},
+	.state_bytes = sizeof(struct progress_state),
+	.judge = judge_progress,
+	.done = done_progress,
+};
+
+/* ---- one holds, many wait ---- */
+
+#define CONVOY_WAIT_NS (50 * NSEC_PER_MSEC)
+#define CONVOY_PAUSE_NS (5 * NSEC_PER_MSEC)
+#define CONVOY_WAITS 3
+
+/* Waits for a lock that end one right after the other: who ended the first had held it. */
+struct convoy {
+	uint64_t n, last_ns;
+	uint32_t holder_kind;
+	uint64_t holder, holder_place;
+};
+
+struct lock_point {
+	uint32_t kind;
+	uint64_t place, n_waits, sum_ns, max_ns, time_ns;
+	struct convoy now, worst; /* worst: with the longest wait */
+	uint64_t n_convoys;
+	uint64_t now_max_ns, worst_max_ns;
+};
+
+/* Where a task waited last. One that is looked for has just been polled: newer ones may take the
+ * place of older ones. A power of two. */
+#define N_LAST_PLACES (1u << 12)
+
+struct last_place {
+	uint64_t serial, place;
+};
+
+struct convoy_state {
+	struct rule_state st;
+	struct map points;			 /* waits that are long, by kind, place */
+	struct last_place places[N_LAST_PLACES]; /* by serial, modulo N_LAST_PLACES */
+	struct convoy last_wake;
+	uint64_t woken; /* by it */
+};
+
+static bool is_lock(const struct rule_state *st, uint64_t place)
+{
+	return place_awaits_a(st, place, "utex") || place_awaits_a(st, place, "wlock") ||
+	       place_awaits_a(st, place, "RwLock");
+}
+
+static int convoy_on_wake(void *ctx, const struct tl_wake *wake)
+{
+	struct convoy_state *s = ctx;
+	const struct last_place *last;
+
+	s->woken = wake->task->serial;
+	s->last_wake = (struct convoy){.holder_kind = TRACE_KIND_NONE};
+	if (!wake->source_task)
+		return 0;
+	last = &s->places[wake->source_task->serial % N_LAST_PLACES];
+	s->last_wake.holder = wake->source_task->serial;
+	s->last_wake.holder_kind = wake->source_task->kind;
+	if (last->serial == wake->source_task->serial)
+		s->last_wake.holder_place = last->place;
+	return 0;
+}
+
+static void end_convoy(struct lock_point *p)
+{
+	if (p->now.n < CONVOY_WAITS)
+		return;
+	p->n_convoys++;
+	if (p->now_max_ns < p->worst_max_ns)
+		return;
+	p->worst = p->now;
+	p->worst_max_ns = p->now_max_ns;
+}
+
+static int convoy_on_wait(void *ctx, const struct tl_wait *wait)
+{
+	struct convoy_state *s = ctx;
+	uint64_t ns = wait->end_ns - wait->begin_ns;
+	struct lock_point *p;
+
+	if (!wait->place || wait->state != TS_WAITING || wait->task->role != TR_TASK)
+		return 0;
+	s->places[wait->task->serial % N_LAST_PLACES] =
+		(struct last_place){wait->task->serial, wait->place};
+	if (ns < CONVOY_WAIT_NS || wait->open)
+		return 0;
+	p = map_get_or_new(&s->points, wait->task->kind, wait->place, sizeof(*p));
+	if (!p)
+		return -ENOMEM;
+	p->kind = wait->task->kind;
+	p->place = wait->place;
+	p->n_waits++;
+	p->sum_ns += ns;
+	if (ns > p->max_ns) {
+		p->max_ns = ns;
+		p->time_ns = wait->begin_ns;
+	}
+	if (wait->end_ns > p->now.last_ns + CONVOY_PAUSE_NS) {
+		end_convoy(p);
+		p->now = s->woken == wait->task->serial
+				 ? s->last_wake
+				 : (struct convoy){.holder_kind = TRACE_KIND_NONE};
+		p->now_max_ns = 0;
+	}
+	p->now.n++;
+	p->now.last_ns = wait->end_ns;
+	if (ns > p->now_max_ns)
+		p->now_max_ns = ns;
+	return 0;
+}
+
+static void find_convoy(struct rule_state *st, const struct lock_point *p)
+{
+	uint64_t length = rule_facts(st)->scope.length_ns;
+	struct finding_draft *d = rule_finds(st, finding_score(45, 40, p->sum_ns, length, 1));
+
+	if (!d)
+		return;
+	say_count(&d->text, p->n_waits, "wait", "waits");
+	buf_str(&d->text, " of ");
+	say_family(st, &d->text, p->kind);
+	say_awaits(st, &d->text, p->place);
+	buf_str(&d->text, " at ");
+	say_place(st, &d->text, p->place);
+	buf_str(&d->text, " took up to ");
+	text_duration(&d->text, p->max_ns);
+	if (p->worst.holder_kind != TRACE_KIND_NONE) {
+		buf_str(&d->text, ": ");
+		say_family(st, &d->text, p->worst.holder_kind);
+		buf_str(&d->text, " let go at the end of ");
+		say_count(&d->text, p->n_convoys, "convoy", "convoys");
+		if (p->worst.holder_place) {
+			buf_str(&d->text, "; it had held it while it waited at ");
+			say_place(st, &d->text, p->worst.holder_place);
+		}
+	} else {
+		buf_str(&d->text, ", in ");
+		say_count(&d->text, p->n_convoys, "convoy", "convoys");
+		buf_str(&d->text, ": a thread outside of all tasks let go");
+	}
+	d->f.kind = p->kind;
+	d->f.place = p->place;
+	d->f.time_ns = p->time_ns;
+}
+
+static int compare_locks(const void *a, const void *b)
+{
+	const struct lock_point *x = *(struct lock_point *const *)a;
+	const struct lock_point *y = *(struct lock_point *const *)b;
+
+	if (x->sum_ns != y->sum_ns)
+		return x->sum_ns > y->sum_ns ? -1 : 1;
+	return x->kind != y->kind ? (x->kind < y->kind ? -1 : 1)
+				  : (x->place > y->place) - (x->place < y->place);
+}
+
+static int judge_convoy(struct rule_state *st)
+{
+	struct convoy_state *s = (struct convoy_state *)st;
+	struct lock_point **points = s->points.n ? map_sorted(&s->points, compare_locks) : NULL;
+
+	if (s->points.n && !points)
+		return -ENOMEM;
+	for (size_t i = 0, n = 0; i < s->points.n && n < 3; i++) {
+		if (!is_lock(st, points[i]->place))
+			continue;
+		end_convoy(points[i]);
+		if (!points[i]->n_convoys)
+			continue;
+		find_convoy(st, points[i]);
+		n++;
+	}
+	free(points);
+	return 0;
+}
+
+static void done_convoy(struct rule_state *st)
+{
+	map_free(&((struct convoy_state *)st)->points, free);
+}
+
+const struct finding_rule rule_convoy = {
+	.name = "lock-convoy",
+	.title = "one holds a lock, many wait",
+	.advice = "hold the lock for less: not over an await, or only over a short one",
+	.sink =
+		&(const struct timeline_sink){
+			.wake = convoy_on_wake,
+			.wait = convoy_on_wait,
+		},
+	.state_bytes = sizeof(struct convoy_state),
+	.judge = judge_convoy,
+	.done = done_convoy,
+};

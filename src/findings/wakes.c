@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Wakes that are too many: tasks that wake themselves, herds that are woken for one. */
+#include "findings/rule.h"
+
+#include "base/hist.h"
+#include "base/vec.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* ---- a task that wakes itself ---- */
+
+#define SPIN_POLLS 1000ull
+#define SPIN_SHARE 90 /* percent of the polls have a self-wake */
+
+struct spin_family {
+	enum trace_role role;
+	uint64_t n_polls, n_self_polls, n_deferred, poll_ns, n_tasks;
+	uint64_t begin_ns, end_ns; /* of its polls */
+	uint64_t place;		   /* of the last that was known */
+};
+
+struct spin_state {
+	struct rule_state st;
+	struct spin_family *families; /* by kind */
+	size_t n;
+};
+
+static struct spin_family *spin_family(struct spin_state *s, const struct tl_task *task)
+{
+	if (!GROW_ZERO(s->families, task->kind, s->n))
+		return NULL;
+	s->families[task->kind].role = task->role;
+	return &s->families[task->kind];
+}
+
+static int spin_on_poll(void *ctx, const struct tl_poll *poll)
+{
+	struct spin_family *f = spin_family(ctx, poll->task);
+
+	if (!f)
+		return -ENOMEM;
+	f->n_polls++;
+	if (tl_poll_measured(poll))
+		f->poll_ns += poll->end_ns - poll->begin_ns;
+	if (!f->begin_ns)
+		f->begin_ns = poll->begin_ns;
+	f->end_ns = poll->end_ns;
+	if (poll->place)
+		f->place = poll->place;
+	return 0;
+}
+
+static int spin_on_wake(void *ctx, const struct tl_wake *wake)
+{
+	struct spin_family *f = wake->self ? spin_family(ctx, wake->task) : NULL;
+
+	if (!wake->self)
+		return 0;
+	if (!f)
+		return -ENOMEM;
+	f->n_self_polls += wake->first_self;
+	f->n_deferred += wake->first_self && wake->deferred;
+	return 0;
+}
+
+static int spin_on_task_begin(void *ctx, struct tl_task *task)
+{
+	struct spin_family *f = spin_family(ctx, task);
+
+	if (!f)
+		return -ENOMEM;
+	f->n_tasks++;
+	return 0;
+}
+
+static void find_spin(struct rule_state *st, uint32_t kind, const struct spin_family *f)
+{
+	uint64_t length = f->end_ns - f->begin_ns;
+	struct finding_draft *d = rule_finds(
+		st, finding_score(35, 50, f->poll_ns, rule_facts(st)->scope.length_ns, 0.5));
+	/* A window may have a wake whose poll ended before it. */
+	uint64_t n = f->n_self_polls < f->n_polls ? f->n_self_polls : f->n_polls;
+
+	if (!d)
+		return;
+	say_family(st, &d->text, kind);
+	buf_printf(&d->text, " woke itself in %llu %% of its ",
+		   (unsigned long long)(n * 100 / f->n_polls));
+	say_count(&d->text, f->n_polls, "poll", "polls");
+	if (length > NSEC_PER_MSEC) {
+		buf_str(&d->text, " (");
+		text_count(&d->text, (uint64_t)((double)f->n_polls * 1e9 / (double)length));
+		buf_str(&d->text, " a second)");
+	}
+	buf_str(&d->text,
+		f->n_deferred * 2 > n ? ": it yields again and again" : ": it yields, or spins");
+	if (f->place) {
+		buf_str(&d->text, ", at ");
+		say_place(st, &d->text, f->place);
+	}
+	d->f.kind = kind;
+	d->f.place = f->place;
+	d->f.time_ns = f->begin_ns;
+}
+
+static int judge_spin(struct rule_state *st)
+{
+	struct spin_state *s = (struct spin_state *)st;
+
+	for (size_t i = 0; i < s->n; i++) {
+		const struct spin_family *f = &s->families[i];
+
+		if (f->role == TR_TASK && f->n_polls >= SPIN_POLLS &&
+		    f->n_self_polls >= f->n_polls / 100 * SPIN_SHARE)
+			find_spin(st, (uint32_t)i, f);
+	}
+	return 0;
+}
+
+static void done_spin(struct rule_state *st)
+{
+	free(((struct spin_state *)st)->families);
+}
+
+const struct finding_rule rule_spin = {
+	.name = "spin",
+	.title = "a task that wakes itself",
+	.advice =
+		"wait for an event instead: a future that is pending must wake its task only when "
+		"something has changed; a closed channel or socket is ready at once",
+	.sink =
+		&(const struct timeline_sink){
+			.poll = spin_on_poll,
+			.wake = spin_on_wake,
+			.task_begin = spin_on_task_begin,
+		},
+	.state_bytes = sizeof(struct spin_state),
+	.judge = judge_spin,
+	.done = done_spin,
+};
+
+/* ---- a herd ---- */
+
+#define HERD_WAKES 200ull
+#define HERD_PAUSE_NS NSEC_PER_MSEC /* between two wakes of a herd */
+#define HERD_POLL_NS (5 * NSEC_PER_USEC)
+#define HERD_SHARE 80 /* percent of the polls are short and pending */
+
+/* The wakes of one thread, of one family in a row, each of another task than the one before. */
+struct herd_run {
+	uint32_t kind;
+	uint64_t source, n, last_ns, last_task;
+	uint32_t source_kind;
+};
+
+struct herd_family {
+	uint64_t n_herds, most, n_polls, n_idle_polls, time_ns;
+	uint32_t source_kind;
+};
+
+struct herd_state {
+	struct rule_state st;
+	struct herd_run *runs; /* by thread */
+	size_t n_runs;
+	struct herd_family *families; /* by kind */
+	size_t n_families;
+};
+
+static int end_run(struct herd_state *s, const struct herd_run *run)
+{
+	struct herd_family *f;
+
+	if (run->n < HERD_WAKES)
+		return 0;
+	if (!GROW_ZERO(s->families, run->kind, s->n_families))
+		return -ENOMEM;
+	f = &s->families[run->kind];
+	f->n_herds++;
+	if (run->n > f->most) {
+		f->most = run->n;
+		f->time_ns = run->last_ns;
+		f->source_kind = run->source_kind;
+	}
+	return 0;
+}
+
+static int herd_on_wake(void *ctx, const struct tl_wake *wake)
+{
+	struct herd_state *s = ctx;
+	uint64_t source = wake->source_task ? wake->source_task->serial : 0;
+	struct herd_run *run;
+
+	if (!wake->by_waker || wake->self || wake->task->role != TR_TASK)
+		return 0;
+	if (!GROW_ZERO(s->runs, wake->thread, s->n_runs))
+		return -ENOMEM;
+	run = &s->runs[wake->thread];
+	if (run->kind != wake->task->kind || run->source != source ||
+	    wake->time_ns > run->last_ns + HERD_PAUSE_NS) {
+		if (end_run(s, run) < 0)
+			return -ENOMEM;
+		*run = (struct herd_run){.kind = wake->task->kind,
+					 .source = source,
+					 .source_kind = wake->source_task ? wake->source_task->kind
+									  : TRACE_KIND_NONE};
+	}
+	run->n += run->last_task != wake->task->serial;
+	run->last_task = wake->task->serial;
+	run->last_ns = wake->time_ns;
+	return 0;
+}
+
+static int herd_on_poll(void *ctx, const struct tl_poll *poll)
+{
+	struct herd_state *s = ctx;
+	struct herd_family *f;
+
+	if (!tl_poll_measured(poll) || poll->task->role != TR_TASK)
+		return 0;
+	if (!GROW_ZERO(s->families, poll->task->kind, s->n_families))
+		return -ENOMEM;
+	f = &s->families[poll->task->kind];
+	f->n_polls++;
+	f->n_idle_polls +=
+		poll->outcome == TO_PENDING && poll->end_ns - poll->begin_ns < HERD_POLL_NS;
+	return 0;
+}
+
+static int judge_herd(struct rule_state *st)
+{
+	struct herd_state *s = (struct herd_state *)st;
+
+	for (size_t i = 0; i < s->n_runs; i++)
+		if (end_run(s, &s->runs[i]) < 0)
+			return -ENOMEM;
+	for (size_t i = 0; i < s->n_families; i++) {
+		const struct herd_family *f = &s->families[i];
+		struct finding_draft *d;
+
+		if (!f->n_herds || f->n_idle_polls < f->n_polls / 100 * HERD_SHARE)
+			continue;
+		d = rule_finds(st, finding_score(30, 30, f->n_herds, 20, 1));
+		if (!d)
+			return 0;
+		buf_str(&d->text, "up to ");
+		say_count(&d->text, f->most, "task", "tasks");
+		buf_str(&d->text, " of ");
+		say_family(st, &d->text, (uint32_t)i);
+		buf_str(&d->text, " were woken at once");
+		if (f->source_kind != TRACE_KIND_NONE) {
+			buf_str(&d->text, " by ");
+			say_family(st, &d->text, f->source_kind);
+		}
+		buf_str(&d->text, ", ");
+		say_count(&d->text, f->n_herds, "time", "times");
+		buf_printf(&d->text, "; %llu %% of their polls did nothing but wait again",
+			   (unsigned long long)(f->n_idle_polls * 100 / f->n_polls));
+		d->f.kind = (uint32_t)i;
+		d->f.time_ns = f->time_ns;
+	}
+	return 0;
+}
+
+static void done_herd(struct rule_state *st)
+{
+	free(((struct herd_state *)st)->runs);
+	free(((struct herd_state *)st)->families);
+}
+
+const struct finding_rule rule_herd = {
+	.name = "herd",
+	.title = "a herd that is woken for one",
+	.advice = "wake one task (notify_one, a semaphore, a queue) instead of all",
+	.sink = &(const struct timeline_sink){.wake = herd_on_wake, .poll = herd_on_poll},
+	.state_bytes = sizeof(struct herd_state),
+	.judge = judge_herd,
+	.done = done_herd,
+};

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * The longest of some stretches of time, and what a thread and the others did in each: a window is
+ * known when it ends, polls and parks that fill it are seen before or after that.
+ */
+#pragma once
+
+#include "timeline/timeline.h"
+
+#define WINDOWS_MOST 8u
+#define WINDOWS_RECENT 64u /* of each: what ended before a window was known */
+#define WINDOWS_IDLE 16u
+#define WINDOWS_MIN_NS 10000000ull
+
+struct window {
+	uint64_t begin_ns, end_ns;
+	uint32_t thread, kind; /* kind: of what it is about */
+	/* Threads that were parked for half of it or more, as many as there is room for. */
+	uint32_t idle[WINDOWS_IDLE], n_idle;
+	bool looked; /* an epoll was among them */
+	/* The poll of `thread` that fills half of it or more; number 0: none. */
+	uint32_t poll_kind;
+	uint64_t poll_number, poll_begin_ns, poll_ns;
+	/* What the owner adds. */
+	uint32_t source_kind;
+};
+
+struct window_poll {
+	uint64_t begin_ns, end_ns, number;
+	uint32_t thread, kind;
+};
+
+struct windows {
+	struct window top[WINDOWS_MOST]; /* longest first */
+	size_t n;
+	struct window_poll polls[WINDOWS_RECENT];
+	struct tl_park parks[WINDOWS_RECENT];
+	size_t n_polls, n_parks; /* that were seen: the rings hold the last */
+};
+
+/* Those of less than WINDOWS_MIN_NS are left out. NULL if longer ones are there. Valid until the
+ * next call. */
+struct window *windows_add(struct windows *w, uint64_t begin_ns, uint64_t end_ns, uint32_t thread,
+			   uint32_t kind);
+void windows_poll(struct windows *w, const struct tl_poll *poll);
+void windows_park(struct windows *w, const struct tl_park *park);

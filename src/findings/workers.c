@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* What the workers as a whole did: who looked at timers and sockets, who was idle, who did it all. */
+#include "findings/rule.h"
+#include "findings/windows.h"
+
+#include "base/vec.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* ---- no thread looks at timers and sockets ---- */
+
+#define STALL_NS (20 * NSEC_PER_MSEC)
+
+/* The last look of a process. A process with several runtimes has several drivers: a look of another
+ * one makes the rule silent, never wrong. */
+struct driver {
+	uint64_t end_ns; /* 0: none yet */
+	uint32_t thread;
+};
+
+struct driver_state {
+	struct rule_state st;
+	struct driver *drivers; /* by process */
+	size_t n_drivers;
+	struct windows windows;
+};
+
+static bool is_look(uint16_t call)
+{
+	return call >= TB_EPOLL_WAIT && call <= TB_SELECT;
+}
+
+static int driver_on_park(void *ctx, const struct tl_park *park)
+{
+	struct driver_state *s = ctx;
+	const struct trace_thread *t =
+		trace_reader_thread(rule_facts(&s->st)->reader, park->thread);
+	uint32_t process = t ? t->process : 0;
+	struct driver *d;
+
+	windows_park(&s->windows, park);
+	if (!is_look(park->call))
+		return 0;
+	if (!GROW_ZERO(s->drivers, process, s->n_drivers))
+		return -ENOMEM;
+	d = &s->drivers[process];
+	if (d->end_ns && park->begin_ns > d->end_ns + STALL_NS)
+		windows_add(&s->windows, d->end_ns, park->begin_ns, d->thread, TRACE_KIND_NONE);
+	if (park->end_ns >= d->end_ns)
+		*d = (struct driver){park->end_ns, park->thread};
+	return 0;
+}
+
+static int driver_on_poll(void *ctx, const struct tl_poll *poll)
+{
+	windows_poll(&((struct driver_state *)ctx)->windows, poll);
+	return 0;
+}
+
+static void say_stall(const struct rule_state *st, struct buf *out, const struct window *w)
+{
+	buf_str(out, "no thread looked at timers and sockets for ");
+	text_duration(out, w->end_ns - w->begin_ns);
+	buf_str(out, " (from ");
+	say_time(st, out, w->begin_ns);
+	buf_str(out, "): ");
+	say_thread(st, out, w->thread);
+	buf_str(out, ", which had the driver, was in a poll of ");
+	say_family(st, out, w->poll_kind);
+	buf_str(out, "; ");
+	say_count(out, rule_count_workers(st, w->idle, w->n_idle), "other worker slept",
+		  "other workers slept");
+}
+
+static int judge_driver(struct rule_state *st)
+{
+	struct driver_state *s = (struct driver_state *)st;
+	uint64_t end_ns = rule_facts(st)->scope.end_ns;
+	const struct window *worst = NULL;
+	uint64_t n = 0, sum = 0;
+
+	if (rule_lacks_events(st))
+		return 0;
+	for (size_t i = 0; i < s->n_drivers; i++)
+		if (s->drivers[i].end_ns && end_ns > s->drivers[i].end_ns + STALL_NS)
+			windows_add(&s->windows, s->drivers[i].end_ns, end_ns, s->drivers[i].thread,
+				    TRACE_KIND_NONE);
+	for (size_t i = 0; i < s->windows.n; i++) {
+		const struct window *w = &s->windows.top[i];
+
+		if (!w->poll_number || w->looked || !rule_count_workers(st, w->idle, w->n_idle))
+			continue;
+		worst = worst ? worst : w;
+		n++;
+		sum += w->end_ns - w->begin_ns;
+	}
+	if (!worst || sum <= rule_cpu_lacked_ns(st, worst->thread))
+		return 0;
+	struct finding_draft *d =
+		rule_finds(st, finding_score(50, 30, sum, rule_facts(st)->scope.length_ns, 0.2));
+	if (!d)
+		return 0;
+	say_stall(st, &d->text, worst);
+	if (n > 1) {
+		buf_str(&d->text, "; so ");
+		text_exact(&d->text, n);
+		buf_str(&d->text, n == WINDOWS_MOST ? " times or more" : " times");
+	}
+	d->f.kind = worst->poll_kind;
+	d->f.time_ns = worst->begin_ns;
+	return 0;
+}
+
+static void done_driver(struct rule_state *st)
+{
+	free(((struct driver_state *)st)->drivers);
+}
+
+const struct finding_rule rule_driver = {
+	.name = "driver-stalled",
+	.title = "no thread looks at timers and sockets",
+	.advice = "a worker that blocks holds up timers and sockets of all tasks: move what blocks "
+		  "to "
+		  "spawn_blocking",
+	.sink = &(const struct timeline_sink){.park = driver_on_park, .poll = driver_on_poll},
+	.state_bytes = sizeof(struct driver_state),
+	.judge = judge_driver,
+	.done = done_driver,
+};
+
+/* ---- ready behind its own waker ---- */
+
+#define LIFO_NS (10 * NSEC_PER_MSEC)
+
+struct lifo_state {
+	struct rule_state st;
+	struct windows windows;
+	uint64_t n, max_ns;
+};
+
+static int lifo_on_poll(void *ctx, const struct tl_poll *poll)
+{
+	struct lifo_state *s = ctx;
+	const struct recent_wake *wake;
+	struct window *w;
+
+	windows_poll(&s->windows, poll);
+	if (poll->task->role != TR_TASK || !poll->begin_seen || !poll->scheduled_ns ||
+	    poll->begin_ns < poll->scheduled_ns + LIFO_NS)
+		return 0;
+	wake = rule_wake(&s->st, poll->wake_serial);
+	/* A task that woke itself is behind others in the queue. */
+	if (!wake || !wake->source || wake->thread != poll->thread ||
+	    wake->source == poll->task->serial)
+		return 0;
+	w = windows_add(&s->windows, poll->scheduled_ns, poll->begin_ns, poll->thread,
+			poll->task->kind);
+	if (w)
+		w->source_kind = wake->source_kind;
+	s->n++;
+	return 0;
+}
+
+static int lifo_on_park(void *ctx, const struct tl_park *park)
+{
+	windows_park(&((struct lifo_state *)ctx)->windows, park);
+	return 0;
+}
+
+static int judge_lifo(struct rule_state *st)
+{
+	struct lifo_state *s = (struct lifo_state *)st;
+	const struct window *worst = NULL;
+	uint64_t n = 0;
+
+	/* While other workers were idle: else it is a delay as others. */
+	for (size_t i = 0; i < s->windows.n; i++) {
+		const struct window *w = &s->windows.top[i];
+
+		if (w->source_kind != w->poll_kind || !rule_count_workers(st, w->idle, w->n_idle))
+			continue;
+		worst = worst ? worst : w;
+		n++;
+	}
+	uint64_t ns = worst ? worst->end_ns - worst->begin_ns : 0;
+	if (!worst || ns <= rule_cpu_lacked_ns(st, worst->thread))
+		return 0;
+	struct finding_draft *d = rule_finds(st, finding_score(45, 30, ns, 200 * NSEC_PER_MSEC, 1));
+	if (!d)
+		return 0;
+	say_family(st, &d->text, worst->kind);
+	buf_str(&d->text, " was ready for ");
+	text_duration(&d->text, ns);
+	buf_str(&d->text, " behind ");
+	say_family(st, &d->text, worst->source_kind);
+	buf_str(&d->text, ", which had woken it and went on in the same poll, while ");
+	say_count(&d->text, rule_count_workers(st, worst->idle, worst->n_idle),
+		  "other worker slept", "other workers slept");
+	if (n > 1) {
+		buf_str(&d->text, "; so ");
+		text_exact(&d->text, n == WINDOWS_MOST && s->n > n ? s->n : n);
+		buf_str(&d->text, " times");
+	}
+	d->f.kind = worst->kind;
+	d->f.time_ns = worst->begin_ns;
+	return 0;
+}
+
+const struct finding_rule rule_lifo_slot = {
+	.name = "lifo-slot",
+	.title = "ready behind its own waker",
+	.advice = "yield after the send (tokio::task::yield_now), or build the runtime with "
+		  "disable_lifo_slot",
+	.sink = &(const struct timeline_sink){.poll = lifo_on_poll, .park = lifo_on_park},
+	.state_bytes = sizeof(struct lifo_state),
+	.judge = judge_lifo,
+};
+
+/* ---- one worker does it all ---- */
+
+#define IMBALANCE_WORKERS 4
+#define IMBALANCE_SHARE 0.5 /* of one thread, by the busiest */
+
+static int judge_imbalance(struct rule_state *st)
+{
+	const struct findings_facts *facts = rule_facts(st);
+	const struct tl_thread *most = NULL;
+	uint64_t rest_ns;
+
+	if (rule_lacks_events(st))
+		return 0;
+	if (facts->n_workers < IMBALANCE_WORKERS)
+		return rule_skips(st, "there are fewer than four workers");
+	for (size_t i = 0; i < facts->n_threads; i++)
+		if (facts->threads[i].worker &&
+		    (!most || facts->threads[i].busy_ns > most->busy_ns))
+			most = &facts->threads[i];
+	rest_ns = facts->busy_ns - most->busy_ns;
+	if ((double)most->busy_ns < IMBALANCE_SHARE * (double)facts->scope.length_ns ||
+	    most->busy_ns < 9 * rest_ns)
+		return 0;
+	struct finding_draft *d = rule_finds(st, 35);
+	if (!d)
+		return 0;
+	say_thread(st, &d->text, most->thread);
+	buf_printf(&d->text, " did %.0f %% of the work of ",
+		   100.0 * (double)most->busy_ns / (double)facts->busy_ns);
+	say_count(&d->text, facts->n_workers, "worker", "workers");
+	buf_str(&d->text, " (it was busy for ");
+	text_duration(&d->text, most->busy_ns);
+	buf_char(&d->text, ')');
+	return 0;
+}
+
+const struct finding_rule rule_imbalance = {
+	.name = "imbalance",
+	.title = "one worker does it all",
+	.advice = "the work is in one task: split it into several, which other workers can take",
+	.state_bytes = sizeof(struct rule_state),
+	.judge = judge_imbalance,
+};
+
+/* ---- nothing was polled ---- */
+
+struct nothing_state {
+	struct rule_state st;
+	uint64_t n_polls;
+};
+
+static int nothing_on_poll(void *ctx, const struct tl_poll *poll)
+{
+	((struct nothing_state *)ctx)->n_polls += poll->task->role != TR_WORKER;
+	return 0;
+}
+
+static int judge_nothing(struct rule_state *st)
+{
+	const struct findings_facts *facts = rule_facts(st);
+	uint32_t n = trace_reader_n_processes(facts->reader);
+	const struct trace_process *p = n ? trace_reader_process(facts->reader, n - 1) : NULL;
+
+	if (facts->scope.filtered)
+		return rule_skips(st, "a filter leaves events out");
+	if (!p || ((struct nothing_state *)st)->n_polls)
+		return 0;
+	struct finding_draft *d = rule_finds(st, 80);
+	if (!d)
+		return 0;
+	buf_str(&d->text, "no task was polled in ");
+	text_duration(&d->text, facts->scope.length_ns);
+	buf_printf(&d->text,
+		   ": the program has no load, or its workers have been blocked since before the "
+		   "recording; as long as it runs, pollux tree %u shows where its tasks wait",
+		   p->pid);
+	return 0;
+}
+
+const struct finding_rule rule_nothing_polled = {
+	.name = "nothing-polled",
+	.title = "no task was polled",
+	.sink = &(const struct timeline_sink){.poll = nothing_on_poll},
+	.state_bytes = sizeof(struct nothing_state),
+	.judge = judge_nothing,
+};

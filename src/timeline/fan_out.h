@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Several sinks of one timeline: each item is passed on to all of them, in order. */
+#pragma once
+
+#include "timeline/timeline.h"
+
+struct fan_out_sink {
+	const struct timeline_sink *sink;
+	void *ctx;
+};
+
+struct fan_out {
+	const struct fan_out_sink *sinks;
+	size_t n;
+};
+
+/* The sink whose context is a struct fan_out. The first error of a sink stops the item. Only one of
+ * the sinks may use the `user` of tasks and futures. */
+extern const struct timeline_sink fan_out_sink;

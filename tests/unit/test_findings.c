@@ -1,0 +1,804 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Each rule of docs/findings.md on a small recording that has its trouble, and on one that nearly
+ * has. A recording goes through the writer, the reader and the timeline, as a real one does.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "base/buf.h"
+#include "base/units.h"
+#include "findings/findings.h"
+#include "timeline/replay.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MS NSEC_PER_MSEC
+#define US NSEC_PER_USEC
+#define START (5000 * MS)
+#define N_THREADS 26
+
+enum { K_TASK, K_OTHER, K_WORKER, K_JOB, K_ROOT, K_FUTURE, K_IN_PLACE, N_KINDS };
+
+static const struct trace_kind kinds[N_KINDS] = {
+	[K_TASK] = {.name = "app::task", .full_name = "app::task", .scheduler = "multi_thread"},
+	[K_OTHER] = {.name = "app::other", .full_name = "app::other", .scheduler = "multi_thread"},
+	[K_WORKER] = {.role = TR_WORKER, .name = "Launch::launch", .full_name = "Launch::launch"},
+	[K_JOB] = {.role = TR_BLOCKING, .name = "app::job", .full_name = "app::job"},
+	[K_ROOT] = {.role = TR_ROOT, .name = "block_on", .scheduler = "multi_thread"},
+	[K_FUTURE] = {.role = TR_FUTURE, .name = "app::read_frame", .full_name = "app::read_frame"},
+	[K_IN_PLACE] = {.role = TR_WORKER, .name = "block_in_place", .full_name = "block_in_place"},
+};
+
+enum { P_NONE, P_LOCK, P_SLEEP, P_SOCKET, P_NOTIFY };
+
+static const struct trace_place places[] = {
+	{.function = "app::task",
+	 .file = "src/main.rs",
+	 .line = 10,
+	 .flags = TRACE_PLACE_OWN,
+	 .awaits = "tokio::sync::mutex::lock"},
+	{.function = "app::other",
+	 .file = "src/main.rs",
+	 .line = 20,
+	 .flags = TRACE_PLACE_OWN,
+	 .awaits = "tokio::time::sleep::Sleep"},
+	{.function = "app::task",
+	 .file = "src/main.rs",
+	 .line = 30,
+	 .flags = TRACE_PLACE_OWN,
+	 .awaits = "tokio::net::tcp::stream::readable"},
+	{.function = "app::task",
+	 .file = "src/main.rs",
+	 .line = 40,
+	 .flags = TRACE_PLACE_OWN,
+	 .awaits = "tokio::sync::notify::Notified"},
+};
+
+/* ---- a recording ---- */
+
+struct recording {
+	struct trace_event *events[N_THREADS];
+	size_t n[N_THREADS];
+	uint64_t length_ns;
+	struct trace_cpu cpu; /* n_threads 0: none */
+};
+
+#define MAX_EVENTS 65536
+
+static void at(struct recording *rec, unsigned thread, uint64_t time_ns, unsigned type,
+	       unsigned arg, uint32_t kind, uint64_t task, uint64_t value)
+{
+	if (!rec->events[thread])
+		rec->events[thread] = calloc(MAX_EVENTS, sizeof(struct trace_event));
+	assert_non_null(rec->events[thread]);
+	assert_true(rec->n[thread] < MAX_EVENTS);
+	rec->events[thread][rec->n[thread]++] = (struct trace_event){
+		.time = START + time_ns,
+		.thread = thread,
+		.type = type,
+		.arg = arg,
+		.kind = kind,
+		.task = task,
+		.value = value,
+	};
+}
+
+static void spawn(struct recording *rec, unsigned thread, uint64_t t, uint32_t kind, uint64_t task)
+{
+	at(rec, thread, t, TE_SPAWN, TRACE_SPAWN_NAMED, kind, task, 0);
+}
+
+static void poll_begin(struct recording *rec, unsigned thread, uint64_t t, uint32_t kind,
+		       uint64_t task)
+{
+	at(rec, thread, t, TE_POLL_BEGIN, 0, kind, task, 0);
+}
+
+static void poll_end(struct recording *rec, unsigned thread, uint64_t t, uint32_t kind,
+		     uint64_t task, unsigned outcome, unsigned place)
+{
+	at(rec, thread, t, TE_POLL_END, outcome, kind, task, place);
+}
+
+static void poll(struct recording *rec, unsigned thread, uint64_t t, uint64_t ns, uint32_t kind,
+		 uint64_t task, unsigned outcome, unsigned place)
+{
+	poll_begin(rec, thread, t, kind, task);
+	poll_end(rec, thread, t + ns, kind, task, outcome, place);
+}
+
+static void wake(struct recording *rec, unsigned thread, uint64_t t, uint32_t kind, uint64_t task)
+{
+	at(rec, thread, t, TE_WAKE, TW_SCHEDULED, kind, task, 0);
+}
+
+static void block(struct recording *rec, unsigned thread, uint64_t end, uint64_t ns, unsigned call)
+{
+	at(rec, thread, end, TE_BLOCK, call, TRACE_KIND_NONE, 0, ns);
+}
+
+static void park(struct recording *rec, unsigned thread, uint64_t from, uint64_t to, unsigned call)
+{
+	at(rec, thread, from, TE_PARK, call, TRACE_KIND_NONE, 0, 0);
+	at(rec, thread, to, TE_UNPARK, call, TRACE_KIND_NONE, 0, 0);
+}
+
+/* A thread whose loop a worker's poll is. */
+static void worker(struct recording *rec, unsigned thread)
+{
+	at(rec, thread, 0, TE_THREAD_BEGIN, 0, TRACE_KIND_NONE, 0, 0);
+	at(rec, thread, thread + 1, TE_POLL_BEGIN, 0, K_WORKER, 1000 + thread, 0);
+}
+
+static void write_recording(struct recording *rec, const char *path)
+{
+	struct error err = {0};
+	struct trace_writer *w;
+	uint32_t index;
+	const struct trace_process process = {
+		.pid = 4242, .exe = "/srv/app", .cmdline = "app", .start_ns = START};
+	const struct trace_runtime runtime = {.name = "tokio", .object = "/srv/app"};
+	const struct trace_cost cost = {.end_ns = START + rec->length_ns, .end_reason = "duration"};
+
+	assert_int_equal(trace_writer_open(path, &w, &err), 0);
+	assert_int_equal(trace_writer_process(w, &process, &index), 0);
+	assert_int_equal(trace_writer_runtime(w, &runtime, &index), 0);
+	for (size_t i = 0; i < N_KINDS; i++)
+		assert_int_equal(trace_writer_kind(w, &kinds[i], &index), 0);
+	for (unsigned i = 0; i < N_THREADS; i++) {
+		const struct trace_thread thread = {.tid = 100 + i, .name = "worker"};
+
+		assert_int_equal(trace_writer_thread(w, &thread, &index), 0);
+	}
+	for (unsigned i = 0; i < N_THREADS; i++)
+		if (rec->n[i])
+			assert_int_equal(trace_writer_events(w, i, rec->events[i], rec->n[i]), 0);
+	/* As in a live recording, what places read is known after they were used. */
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
+		assert_int_equal(trace_writer_place(w, &places[i], &index), 0);
+	assert_int_equal(trace_writer_cost(w, &cost), 0);
+	if (rec->cpu.n_threads)
+		assert_int_equal(trace_writer_cpu(w, &rec->cpu), 0);
+	assert_int_equal(trace_writer_close(w, &err), 0);
+	for (unsigned i = 0; i < N_THREADS; i++)
+		free(rec->events[i]);
+}
+
+static void family(const void *ctx, struct buf *out, uint32_t kind, uint32_t handler)
+{
+	(void)ctx;
+	buf_str(out, kind < N_KINDS ? kinds[kind].name : "?");
+	if (handler != TRACE_KIND_NONE)
+		buf_printf(out, " > %s", kinds[handler].name);
+}
+
+/* One line for each finding of some score: "rule: text", with "<- cause". */
+static char *judged(struct recording *rec, const struct replay_filter *filter)
+{
+	char path[] = "/tmp/test_findings.XXXXXX";
+	struct timeline_totals totals;
+	struct trace_reader *reader;
+	struct error err = {0};
+	struct buf log = BUF_INIT;
+	struct fan_out all;
+	uint64_t base_ns;
+	int fd = mkstemp(path);
+
+	assert_true(fd >= 0);
+	close(fd);
+	write_recording(rec, path);
+	assert_int_equal(trace_reader_open(path, &reader, &err), 0);
+	struct findings *f = findings_new(reader, NULL);
+	assert_non_null(f);
+	all.sinks = findings_sinks(f, &all.n);
+	if (timeline_replay(reader, filter, &fan_out_sink, &all, NULL, NULL, &totals, &base_ns,
+			    &err) < 0)
+		fail_msg("%s", err.text);
+	const struct findings_scope scope = {
+		.base_ns = base_ns,
+		.begin_ns = base_ns,
+		.end_ns = totals.last_ns,
+		.length_ns = replay_length_ns(reader, filter, base_ns, totals.last_ns),
+		.filtered = filter,
+		.totals = &totals,
+		.family = family,
+	};
+	assert_int_equal(findings_judge(f, &scope), 0);
+	for (size_t i = 0; i < findings_n(f); i++) {
+		const struct finding *one = findings_get(f, i);
+
+		assert_in_range(one->score, 1, 100);
+		if (i)
+			assert_true(findings_get(f, i - 1)->score >= one->score);
+		if (one->score < FINDING_MINOR)
+			continue;
+		buf_printf(&log, "%s: %s", one->rule, one->text);
+		if (one->cause)
+			buf_printf(&log, " <- %s", one->cause);
+		buf_char(&log, '\n');
+	}
+	buf_str(&log, "");
+	assert_int_equal(findings_n_checks(f), 26);
+	findings_free(f);
+	trace_reader_free(reader);
+	unlink(path);
+	*rec = (struct recording){0};
+	return buf_steal(&log);
+}
+
+static void expect(struct recording *rec, const char *want)
+{
+	char *got = judged(rec, NULL);
+
+	assert_string_equal(got ? got : "", want);
+	free(got);
+}
+
+/* Of several findings, that this rule has one that begins so; or none. */
+static void expect_rule(struct recording *rec, const char *rule, const char *begins)
+{
+	char *got = judged(rec, NULL), want[512];
+
+	snprintf(want, sizeof(want), "%s: %s", rule, begins ? begins : "");
+	char *found = got ? strstr(got, want) : NULL;
+	if (begins ? !found : found != NULL)
+		fail_msg("%s \"%s\" %s:\n%s", rule, want, begins ? "is not in" : "is in",
+			 got ? got : "");
+	free(got);
+}
+
+/* ---- polls ---- */
+
+static void test_nothing(void **state)
+{
+	struct recording rec = {.length_ns = 1000 * MS};
+	(void)state;
+	worker(&rec, 0);
+	spawn(&rec, 0, 10, K_TASK, 1);
+	poll(&rec, 0, 1 * MS, 50 * US, K_TASK, 1, TO_READY, 0);
+	expect(&rec, "");
+}
+
+static void test_long_polls(void **state)
+{
+	struct recording rec = {.length_ns = 1000 * MS};
+	(void)state;
+	worker(&rec, 0);
+	for (unsigned i = 0; i < 3; i++) {
+		uint64_t t = 100 * MS * (i + 1);
+
+		spawn(&rec, 0, t - 1, K_TASK, 1 + i);
+		poll_begin(&rec, 0, t, K_TASK, 1 + i);
+		block(&rec, 0, t + 20 * MS + i * MS, 19 * MS, TB_NANOSLEEP);
+		poll_end(&rec, 0, t + 20 * MS + i * MS, K_TASK, 1 + i, TO_READY, 0);
+	}
+	expect(&rec, "long-polls: app::task held its thread in 3 polls of 20.0 ms to 22.0 ms "
+		     "(63.0 ms in total), 57.0 ms of it in nanosleep\n");
+
+	/* Not long; and closures are there to block. */
+	rec.length_ns = 1000 * MS;
+	worker(&rec, 0);
+	spawn(&rec, 0, 1 * MS, K_TASK, 1);
+	poll(&rec, 0, 2 * MS, 9 * MS, K_TASK, 1, TO_READY, 0);
+	spawn(&rec, 0, 20 * MS, K_JOB, 2);
+	at(&rec, 1, 0, TE_THREAD_BEGIN, 0, TRACE_KIND_NONE, 0, 0);
+	poll(&rec, 1, 21 * MS, 500 * MS, K_JOB, 2, TO_READY, 0);
+	expect(&rec, "");
+}
+
+static void test_long_polls_without_cpu(void **state)
+{
+	struct recording rec = {
+		.length_ns = 1000 * MS,
+		.cpu = {.n_threads = 2, .cpu_ns = 100 * MS, .run_delay_ns = 300 * MS}};
+	(void)state;
+	worker(&rec, 0);
+	spawn(&rec, 0, 1 * MS, K_TASK, 1);
+	poll(&rec, 0, 2 * MS, 200 * MS, K_TASK, 1, TO_READY, 0);
+	expect(&rec, "no-cpu: threads were ready to run, but had no CPU for 300 ms in total (they "
+		     "ran 100 ms): polls and delays took longer\n");
+
+	/* More than can be explained so. */
+	rec.length_ns = 1000 * MS;
+	rec.cpu = (struct trace_cpu){.n_threads = 2, .cpu_ns = 100 * MS, .run_delay_ns = 300 * MS};
+	worker(&rec, 0);
+	spawn(&rec, 0, 1 * MS, K_TASK, 1);
+	poll(&rec, 0, 2 * MS, 400 * MS, K_TASK, 1, TO_READY, 0);
+	expect_rule(&rec, "long-polls",
+		    "app::task held its thread for 400 ms without yielding, perhaps because its "
+		    "thread had no CPU\n");
+}
+
+static void test_open_poll(void **state)
+{
+	struct recording rec = {.length_ns = 1000 * MS};
+	(void)state;
+	worker(&rec, 0);
+	spawn(&rec, 0, 1 * MS, K_TASK, 7);
+	poll_begin(&rec, 0, 200 * MS, K_TASK, 7);
+	expect_rule(&rec, "open-poll",
+		    "app::task (task 7) has been in one poll for 800 ms when the recording ended: "
+		    "thread worker/100 ran nothing else meanwhile\n");
+
+	/* One that is cut, as some poll of a busy program always is. */
+	rec.length_ns = 1000 * MS;
+	worker(&rec, 0);
+	spawn(&rec, 0, 1 * MS, K_TASK, 7);
+	poll_begin(&rec, 0, 901 * MS, K_TASK, 7);
+	expect_rule(&rec, "open-poll", NULL);
+}
+
+static void test_blocking_calls(void **state)
+{
+	struct recording rec = {.length_ns = 1000 * MS};
+	(void)state;
+	worker(&rec, 0);
+	spawn(&rec, 0, 1 * MS, K_TASK, 1);
+	for (unsigned i = 0; i < 100; i++) {
+		uint64_t t = (2 + i * 5) * MS;
+
+		if (i)
+			wake(&rec, 0, t - US, K_TASK, 1);
+		poll_begin(&rec, 0, t, K_TASK, 1);
+		block(&rec, 0, t + 500 * US, 400 * US, TB_READ);
+		poll_end(&rec, 0, t + 510 * US, K_TASK, 1, TO_PENDING, P_SOCKET);
+	}
+	expect(&rec, "blocking-calls: 100 blocking calls inside polls took 40.0 ms; most in "
+		     "app::task: read 100 × = 40.0 ms\n");
+
+	/* sched_yield() offers the CPU only. */
+	rec.length_ns = 1000 * MS;
+	worker(&rec, 0);
+	spawn(&rec, 0, 1 * MS, K_TASK, 1);
+	poll_begin(&rec, 0, 2 * MS, K_TASK, 1);
+	block(&rec, 0, 8 * MS, 5 * MS, TB_SCHED_YIELD);
+	poll_end(&rec, 0, 9 * MS, K_TASK, 1, TO_READY, 0);
+	expect(&rec, "");
+}
+
+/* ---- wakes ---- */
+
+static void spins(struct recording *rec, unsigned of_ten)
+{
+	rec->length_ns = 1000 * MS;
+	worker(rec, 0);
+	spawn(rec, 0, 1 * MS, K_TASK, 1);
+	for (unsigned i = 0; i < 2000; i++) {
+		uint64_t t = 2 * MS + i * 100 * US;
+
+		poll_begin(rec, 0, t, K_TASK, 1);
+		if (i % 10 < of_ten)
+			at(rec, 0, t + US, TE_WAKE, TW_RUNNING, K_TASK, 1, 0);
+		poll_end(rec, 0, t + 90 * US, K_TASK, 1, TO_PENDING, P_NOTIFY);
+		if (i % 10 >= of_ten)
+			wake(rec, 1, t + 95 * US, K_TASK, 1);
+	}
+}
+
+static void test_spin(void **state)
+{
+	struct recording rec = {0};
+	(void)state;
+	spins(&rec, 10);
+	expect_rule(&rec, "spin",
+		    "app::task woke itself in 100 % of its 2,000 polls (10,000 a second): it "
+		    "yields, or spins, at src/main.rs:40 app::task\n");
+	spins(&rec, 8);
+	expect_rule(&rec, "spin", NULL);
+}
+
+static void herd(struct recording *rec, unsigned outcome)
+{
+	rec->length_ns = 1000 * MS;
+	worker(rec, 0);
+	worker(rec, 1);
+	spawn(rec, 0, 1, K_OTHER, 5000);
+	for (unsigned i = 0; i < 300; i++)
+		spawn(rec, 0, 10 + i, K_TASK, 1 + i);
+	for (unsigned i = 0; i < 300; i++)
+		poll(rec, 1, MS + i * 2 * US, US, K_TASK, 1 + i, TO_PENDING, P_NOTIFY);
+	poll_begin(rec, 0, 100 * MS, K_OTHER, 5000);
+	for (unsigned i = 0; i < 300; i++)
+		wake(rec, 0, 100 * MS + i * US, K_TASK, 1 + i);
+	poll_end(rec, 0, 101 * MS, K_OTHER, 5000, TO_PENDING, P_SLEEP);
+	for (unsigned i = 0; i < 300; i++)
+		poll(rec, 1, 102 * MS + i * 2 * US, US, K_TASK, 1 + i, outcome, P_NOTIFY);
+}
+
+static void test_herd(void **state)
+{
+	struct recording rec = {0};
+	(void)state;
+	herd(&rec, TO_PENDING);
+	expect_rule(&rec, "herd",
+		    "up to 300 tasks of app::task were woken at once by app::other, 1 time; 100 % "
+		    "of their polls did nothing but wait again\n");
+	/* What each was woken for was there. */
+	herd(&rec, TO_READY);
+	expect_rule(&rec, "herd", NULL);
+}
+
+/* ---- workers ---- */
+
+static void stall(struct recording *rec, unsigned call_of_other)
+{
+	rec->length_ns = 1000 * MS;
+	worker(rec, 0);
+	worker(rec, 1);
+	spawn(rec, 0, 1 * MS, K_TASK, 1);
+	park(rec, 0, 2 * MS, 100 * MS, TB_EPOLL_WAIT);
+	poll(rec, 0, 101 * MS, 300 * MS, K_TASK, 1, TO_READY, 0);
+	park(rec, 0, 402 * MS, 990 * MS, TB_EPOLL_WAIT);
+	park(rec, 1, 3 * MS, 995 * MS, call_of_other);
+}
+
+static void test_driver(void **state)
+{
+	struct recording rec = {0};
+	(void)state;
+	stall(&rec, TB_FUTEX);
+	expect_rule(&rec, "driver-stalled",
+		    "no thread looked at timers and sockets for 302 ms (from 100 ms): thread "
+		    "worker/100, which had the driver, was in a poll of app::task; 1 other worker "
+		    "slept <- long-polls\n");
+	/* The other one looks. */
+	stall(&rec, TB_EPOLL_WAIT);
+	expect_rule(&rec, "driver-stalled", NULL);
+}
+
+static void behind_its_waker(struct recording *rec, bool other_is_idle)
+{
+	rec->length_ns = 1000 * MS;
+	worker(rec, 0);
+	worker(rec, 1);
+	spawn(rec, 0, 1 * MS, K_OTHER, 1);
+	spawn(rec, 0, 2 * MS, K_TASK, 2);
+	poll(rec, 0, 3 * MS, US, K_TASK, 2, TO_PENDING, P_NOTIFY);
+	poll_begin(rec, 0, 10 * MS, K_OTHER, 1);
+	wake(rec, 0, 11 * MS, K_TASK, 2);
+	poll_end(rec, 0, 100 * MS, K_OTHER, 1, TO_PENDING, P_SLEEP);
+	poll(rec, 0, 101 * MS, US, K_TASK, 2, TO_READY, 0);
+	if (other_is_idle)
+		park(rec, 1, 4 * MS, 900 * MS, TB_FUTEX);
+}
+
+static void test_lifo_slot(void **state)
+{
+	struct recording rec = {0};
+	(void)state;
+	behind_its_waker(&rec, true);
+	expect_rule(&rec, "lifo-slot",
+		    "app::task was ready for 90.0 ms behind app::other, which had woken it and "
+		    "went on in the same poll, while 1 other worker slept\n");
+	behind_its_waker(&rec, false);
+	expect_rule(&rec, "lifo-slot", NULL);
+}
+
+static void test_imbalance(void **state)
+{
+	struct recording rec = {.length_ns = 1000 * MS};
+	(void)state;
+	for (unsigned i = 0; i < 4; i++)
+		worker(&rec, i);
+	spawn(&rec, 0, 1 * MS, K_TASK, 1);
+	for (unsigned i = 0; i < 100; i++) {
+		if (i)
+			wake(&rec, 1, (2 + i * 9) * MS - US, K_TASK, 1);
+		poll(&rec, 0, (2 + i * 9) * MS, 8 * MS, K_TASK, 1, TO_PENDING, P_SOCKET);
+	}
+	expect(&rec, "imbalance: thread worker/100 did 100 % of the work of 4 workers (it was busy "
+		     "for 800 ms)\n");
+}
+
+static void test_nothing_polled(void **state)
+{
+	struct recording rec = {.length_ns = 1000 * MS};
+	(void)state;
+	at(&rec, 0, 0, TE_THREAD_BEGIN, 0, TRACE_KIND_NONE, 0, 0);
+	park(&rec, 0, MS, 900 * MS, TB_EPOLL_WAIT);
+	expect_rule(&rec, "nothing-polled", "no task was polled in 1.00 s: ");
+}
+
+/* ---- delays ---- */
+
+static void test_delay(void **state)
+{
+	struct recording rec = {.length_ns = 1000 * MS};
+	(void)state;
+	worker(&rec, 0);
+	spawn(&rec, 0, 1 * MS, K_TASK, 1);
+	spawn(&rec, 0, 2 * MS, K_OTHER, 2);
+	poll(&rec, 0, 3 * MS, 50 * MS, K_OTHER, 2, TO_READY, 0);
+	poll(&rec, 0, 54 * MS, US, K_TASK, 1, TO_READY, 0);
+	expect_rule(&rec, "delay",
+		    "a task was ready but waited 53.0 ms for a worker (polled at 54.0 ms): "
+		    "app::task, while its worker was in a poll of app::other <- long-polls\n");
+}
+
+static void test_never_polled(void **state)
+{
+	struct recording rec = {.length_ns = 1000 * MS};
+	(void)state;
+	worker(&rec, 0);
+	spawn(&rec, 0, 1 * MS, K_OTHER, 2);
+	poll(&rec, 0, 2 * MS, US, K_OTHER, 2, TO_READY, 0);
+	spawn(&rec, 0, 600 * MS, K_TASK, 1);
+	at(&rec, 0, 990 * MS, TE_PARK, TB_EPOLL_WAIT, TRACE_KIND_NONE, 0, 0);
+	expect_rule(&rec, "never-polled",
+		    "1 task was spawned, but not polled by the end, for up to 400 ms: app::task\n");
+}
+
+/* ---- the blocking pool ---- */
+
+static void test_pool_full(void **state)
+{
+	struct recording rec = {.length_ns = 1000 * MS};
+	(void)state;
+	worker(&rec, 0);
+	at(&rec, 1, 0, TE_THREAD_BEGIN, 0, TRACE_KIND_NONE, 0, 0);
+	for (unsigned i = 0; i < 8; i++)
+		spawn(&rec, 0, (1 + i) * MS, K_JOB, 10 + i);
+	for (unsigned i = 0; i < 4; i++) {
+		poll_begin(&rec, 1, (20 + i * 200) * MS, K_JOB, 10 + i);
+		block(&rec, 1, (210 + i * 200) * MS, 190 * MS, TB_GETADDRINFO);
+		poll_end(&rec, 1, (215 + i * 200) * MS, K_JOB, 10 + i, TO_READY, 0);
+	}
+	expect_rule(&rec, "pool-full",
+		    "the blocking pool is full: a closure waited 995 ms for a "
+		    "thread (p50 ");
+
+	/* One thread that took its time to be started. */
+	rec.length_ns = 1000 * MS;
+	worker(&rec, 0);
+	at(&rec, 1, 0, TE_THREAD_BEGIN, 0, TRACE_KIND_NONE, 0, 0);
+	for (unsigned i = 0; i < 20; i++) {
+		spawn(&rec, 0, (1 + i * 40) * MS, K_JOB, 10 + i);
+		poll(&rec, 1, (1 + i * 40 + (i ? 1 : 30)) * MS, MS, K_JOB, 10 + i, TO_READY, 0);
+	}
+	expect_rule(&rec, "pool-full", NULL);
+}
+
+static void test_chatty_pool(void **state)
+{
+	struct recording rec = {.length_ns = 1000 * MS};
+	(void)state;
+	worker(&rec, 0);
+	at(&rec, 1, 0, TE_THREAD_BEGIN, 0, TRACE_KIND_NONE, 0, 0);
+	for (unsigned i = 0; i < 3000; i++) {
+		spawn(&rec, 0, 10 + i * 300 * US, K_JOB, 10 + i);
+		poll(&rec, 1, 20 * US + i * 300 * US, 5 * US, K_JOB, 10 + i, TO_READY, 0);
+	}
+	expect_rule(&rec, "chatty-pool", "3,000 closures of app::job took only 5");
+}
+
+static void in_place(struct recording *rec, unsigned n)
+{
+	rec->length_ns = 1000 * MS;
+	for (unsigned i = 0; i < n; i++) {
+		worker(rec, i);
+		spawn(rec, i, (1 + i) * MS, K_TASK, 1 + i);
+		poll_begin(rec, i, 100 * MS + i, K_TASK, 1 + i);
+		at(rec, i, (101 + i) * MS, TE_SPAWN, 0, K_IN_PLACE, 2000 + i, 0);
+		poll_end(rec, i, (200 + i) * MS, K_TASK, 1 + i, TO_READY, 0);
+	}
+}
+
+static void test_in_place(void **state)
+{
+	struct recording rec = {0};
+	(void)state;
+	in_place(&rec, 24);
+	expect_rule(&rec, "in-place",
+		    "up to 24 tasks were in block_in_place at once, each with a thread of its own "
+		    "(24 in all); most in app::task\n");
+	in_place(&rec, 20);
+	expect_rule(&rec, "in-place", NULL);
+}
+
+/* ---- waits ---- */
+
+static void at_a_lock(struct recording *rec, bool one_goes_on)
+{
+	rec->length_ns = 3000 * MS;
+	worker(rec, 0);
+	for (unsigned i = 0; i < 5; i++) {
+		spawn(rec, 0, (1 + i) * MS, K_TASK, 1 + i);
+		poll(rec, 0, (10 + i) * MS, US, K_TASK, 1 + i, TO_PENDING, P_LOCK);
+	}
+	if (one_goes_on) {
+		wake(rec, 0, 2500 * MS, K_TASK, 1);
+		poll(rec, 0, 2501 * MS, US, K_TASK, 1, TO_READY, 0);
+	}
+}
+
+static void test_no_progress(void **state)
+{
+	struct recording rec = {0};
+	(void)state;
+	at_a_lock(&rec, false);
+	expect_rule(&rec, "no-progress",
+		    "5 tasks of app::task wait for tokio::sync::mutex::lock at src/main.rs:10 "
+		    "app::task, the longest for 2.99 s; none has gone on\n");
+	at_a_lock(&rec, true);
+	expect_rule(&rec, "no-progress", NULL);
+
+	/* Connections may wait as long as they like. */
+	rec.length_ns = 3000 * MS;
+	worker(&rec, 0);
+	for (unsigned i = 0; i < 40; i++) {
+		spawn(&rec, 0, (1 + i * 50) * MS, K_TASK, 1 + i);
+		poll(&rec, 0, (2 + i * 50) * MS, US, K_TASK, 1 + i, TO_PENDING, P_SOCKET);
+	}
+	expect(&rec, "");
+}
+
+static void test_convoy(void **state)
+{
+	struct recording rec = {.length_ns = 1000 * MS};
+	(void)state;
+	worker(&rec, 0);
+	spawn(&rec, 0, 1 * MS, K_OTHER, 50);
+	poll(&rec, 0, 2 * MS, US, K_OTHER, 50, TO_PENDING, P_SLEEP);
+	for (unsigned i = 0; i < 4; i++) {
+		spawn(&rec, 0, (3 + i) * MS, K_TASK, 1 + i);
+		poll(&rec, 0, (10 + i) * MS, US, K_TASK, 1 + i, TO_PENDING, P_LOCK);
+	}
+	wake(&rec, 0, 700 * MS, K_OTHER, 50);
+	poll_begin(&rec, 0, 701 * MS, K_OTHER, 50);
+	wake(&rec, 0, 702 * MS, K_TASK, 1);
+	poll_end(&rec, 0, 703 * MS, K_OTHER, 50, TO_PENDING, P_SLEEP);
+	for (unsigned i = 0; i < 4; i++) {
+		poll_begin(&rec, 0, (704 + i) * MS, K_TASK, 1 + i);
+		if (i < 3)
+			wake(&rec, 0, (704 + i) * MS + US, K_TASK, 2 + i);
+		poll_end(&rec, 0, (704 + i) * MS + 2 * US, K_TASK, 1 + i, TO_READY, 0);
+	}
+	expect(&rec,
+	       "lock-convoy: 4 waits of app::task for tokio::sync::mutex::lock at "
+	       "src/main.rs:10 app::task took up to 693 ms: app::other let go at the end of 1 "
+	       "convoy; it had held it while it waited at src/main.rs:20 app::other\n");
+}
+
+/* ---- tasks ---- */
+
+static void test_panicked(void **state)
+{
+	struct recording rec = {.length_ns = 1000 * MS};
+	(void)state;
+	worker(&rec, 0);
+	spawn(&rec, 0, 1 * MS, K_TASK, 3);
+	poll(&rec, 0, 2 * MS, MS, K_TASK, 3, TO_PANICKED, 0);
+	expect(&rec, "panicked: 1 task panicked: app::task, task 3 at 3.00 ms\n");
+}
+
+static void grow(struct recording *rec, unsigned pause_ms, unsigned place, bool end)
+{
+	rec->length_ns = 3000 * MS;
+	worker(rec, 0);
+	for (unsigned i = 0; i < 50; i++) {
+		uint64_t t = (1 + i * pause_ms) * MS;
+
+		spawn(rec, 0, t, K_TASK, 1 + i);
+		poll(rec, 0, t + MS / 2, US, K_TASK, 1 + i, end ? TO_READY : TO_PENDING, place);
+	}
+}
+
+static void test_growth(void **state)
+{
+	struct recording rec = {0};
+	(void)state;
+	grow(&rec, 58, P_NOTIFY, false);
+	expect_rule(&rec, "growth",
+		    "app::task: 50 tasks were spawned (16 a second), none ended; they wait at "
+		    "src/main.rs:40 app::task");
+	grow(&rec, 58, P_SOCKET, false); /* connections */
+	expect_rule(&rec, "growth", NULL);
+	grow(&rec, 1, P_NOTIFY, false); /* at the start only */
+	expect_rule(&rec, "growth", NULL);
+	grow(&rec, 58, P_NOTIFY, true);
+	expect_rule(&rec, "growth", NULL);
+}
+
+static void test_dropped(void **state)
+{
+	struct recording rec = {.length_ns = 1000 * MS};
+	(void)state;
+	worker(&rec, 0);
+	spawn(&rec, 0, 1 * MS, K_TASK, 1);
+	for (unsigned i = 0; i < 40; i++) {
+		uint64_t t = (2 + i * 10) * MS;
+
+		if (i)
+			wake(&rec, 0, t - US, K_TASK, 1);
+		poll_begin(&rec, 0, t, K_TASK, 1);
+		at(&rec, 0, t + 10, TE_FUTURE_BEGIN, TRACE_FUTURE_FIRST, K_FUTURE, 0x1000, 0);
+		at(&rec, 0, t + 20, TE_FUTURE_END, i % 2 ? TO_READY : TO_PENDING, K_FUTURE, 0x1000,
+		   0);
+		poll_end(&rec, 0, t + 30, K_TASK, 1, TO_PENDING, P_SOCKET);
+	}
+	expect(&rec, "dropped: app::read_frame was dropped unfinished 20 of 40 times: what it had "
+		     "done until then is lost\n");
+}
+
+/* ---- the recording itself ---- */
+
+static void test_quality(void **state)
+{
+	struct recording rec = {.length_ns = 1000 * MS};
+	(void)state;
+	worker(&rec, 0);
+	spawn(&rec, 0, 1 * MS, K_TASK, 1);
+	poll(&rec, 0, 2 * MS, US, K_TASK, 1, TO_READY, 0);
+	at(&rec, 0, 3 * MS, TE_LOST, 0, TRACE_KIND_NONE, 0, 1234);
+	expect(&rec,
+	       "events-lost: 1,234 events were lost: counts are lower bounds; task states are "
+	       "unknown during the gaps\n");
+
+	rec.length_ns = 1000 * MS;
+	rec.cpu = (struct trace_cpu){.n_threads = 3,
+				     .cpu_ns = 130 * MS,
+				     .n_periods = 10,
+				     .n_throttled = 9,
+				     .throttled_ns = 800 * MS,
+				     .quota_ns = 15 * MS,
+				     .period_ns = 100 * MS};
+	worker(&rec, 0);
+	spawn(&rec, 0, 1 * MS, K_TASK, 1);
+	poll(&rec, 0, 2 * MS, 100 * MS, K_TASK, 1, TO_READY, 0);
+	expect(&rec, "throttled: the cgroup was throttled in 9 of 10 periods (quota 0.15 CPU, 3 "
+		     "threads): polls and delays took longer\n");
+}
+
+/* What a loss may have faked is not claimed, nor what a filter hides. */
+static void test_lost_or_filtered(void **state)
+{
+	struct recording rec = {0};
+	const char *const one[] = {"app", NULL};
+	const struct replay_filter filter = {.families = one};
+	(void)state;
+	at_a_lock(&rec, false);
+	at(&rec, 0, 20 * MS, TE_LOST, 0, TRACE_KIND_NONE, 0, 10);
+	expect_rule(&rec, "no-progress", NULL);
+
+	at_a_lock(&rec, false);
+	char *got = judged(&rec, &filter);
+	assert_null(strstr(got ? got : "", "no-progress"));
+	free(got);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_nothing),
+		cmocka_unit_test(test_long_polls),
+		cmocka_unit_test(test_long_polls_without_cpu),
+		cmocka_unit_test(test_open_poll),
+		cmocka_unit_test(test_blocking_calls),
+		cmocka_unit_test(test_spin),
+		cmocka_unit_test(test_herd),
+		cmocka_unit_test(test_driver),
+		cmocka_unit_test(test_lifo_slot),
+		cmocka_unit_test(test_imbalance),
+		cmocka_unit_test(test_nothing_polled),
+		cmocka_unit_test(test_delay),
+		cmocka_unit_test(test_never_polled),
+		cmocka_unit_test(test_pool_full),
+		cmocka_unit_test(test_chatty_pool),
+		cmocka_unit_test(test_in_place),
+		cmocka_unit_test(test_no_progress),
+		cmocka_unit_test(test_convoy),
+		cmocka_unit_test(test_panicked),
+		cmocka_unit_test(test_growth),
+		cmocka_unit_test(test_dropped),
+		cmocka_unit_test(test_quality),
+		cmocka_unit_test(test_lost_or_filtered),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
