@@ -164,12 +164,17 @@ void agent_spawn(const struct agent_hook *hook, const uint64_t *frame)
 	agent_put(n, AE_SPAWN, agent_ref(hook->kind, id));
 }
 
-void agent_root_enter(const struct agent_hook *hook)
+void agent_root_enter(const struct agent_hook *hook, const uint64_t *frame)
 {
 	struct agent_notes *n = agent_notes();
+	/* Where the stack pointer was: the word lies in the frame of the function that runs. */
+	const char *sp = (const char *)(frame + 5) + AGENT_RED_ZONE;
+	uint64_t back = 0;
 
+	if (hook->root.back)
+		back = *(const uint64_t *)(const void *)(sp + hook->root.back - 1);
 	if (likely(n != NULL))
-		agent_put(n, AE_ROOT_ENTER, agent_ref(hook->kind, 0));
+		agent_put(n, AE_ROOT_ENTER, agent_ref(hook->kind, back));
 	else
 		agent_no_ring(1);
 }

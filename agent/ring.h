@@ -95,8 +95,10 @@ enum agent_event_type {
 		    * wait inside a poll, another one anywhere */
 	AE_THREAD, /* tid: all that follows in this ring is this thread's */
 	AE_LOST,   /* number of events dropped since the event before this one in this ring */
-	AE_ROOT_ENTER, /* kind << 48: a block_on made its waker here (its kind is a root kind) */
-	AE_ROOT_WAKE,  /* kind << 48 | low 48 bits of the waker's data: a block_on was woken */
+	/* kind << 48 | low 48 bits of a return address, 0: none: a block_on made its waker here (its
+	 * kind is a root kind) */
+	AE_ROOT_ENTER,
+	AE_ROOT_WAKE,	    /* kind << 48 | low 48 bits of the waker's data: a block_on was woken */
 	AE_POLL_PENDING_AT, /* await point << 48 | low 48 bits of the task reference: as
 			     * AE_POLL_PENDING, with the task's await point. The kind is the point's
 			     */
@@ -362,6 +364,11 @@ struct agent_hook {
 		struct {
 			uint64_t next_id; /* address of Tokio's counter, 0 if not known */
 		} spawn;
+		/* AH_ROOT_ENTER: where several block_ons share the place, from the stack pointer
+		 * there to the return address of its function, plus 1; 0: it is not asked for. */
+		struct {
+			uint64_t back;
+		} root;
 	};
 };
 _Static_assert(sizeof(struct agent_hook) == 64, "agent_hook");

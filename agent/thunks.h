@@ -92,7 +92,7 @@ void agent_call_long(const struct agent_hook *hook, uint64_t ticks, const uint64
 
 /* Called from a trampoline in the middle of a function. */
 void agent_spawn(const struct agent_hook *hook, const uint64_t *frame);
-void agent_root_enter(const struct agent_hook *hook);
+void agent_root_enter(const struct agent_hook *hook, const uint64_t *frame);
 
 void agent_wake(struct agent_notes *n, uint64_t type, uint64_t ref);
 

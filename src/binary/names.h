@@ -35,6 +35,10 @@ char *name_task(const char *full, const char *libraries);
  *     app::main::{{closure}}                                app::main */
 char *name_function(const char *full);
 
+/* The generic argument at the beginning of a text, up to its `,` or `>`: of "A<B, C>, D>" "A<B, C>".
+ * NULL: it doesn't end; free() it. */
+char *name_argument(const char *text);
+
 /* Whether a demangled function is of a crate that is a library: one of `libraries` (as above), of
  * the standard ones, or a common wrapper. */
 bool name_is_library(const char *function, const char *libraries);

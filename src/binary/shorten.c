@@ -416,6 +416,24 @@ static struct type_text crate_of(const struct segment *segs, size_t n, unsigned 
 	return crate_of(inner, n_inner, depth + 1);
 }
 
+char *name_argument(const char *text)
+{
+	struct type_text t = {text, text + strlen(text)};
+	int depth = 0;
+
+	for (const char *p = t.at; p < t.end; p++) {
+		bool closes = *p == '>' && (p == t.at || p[-1] != '-');
+
+		if (depth == 0 && (*p == ',' || closes))
+			return strndup(text, (size_t)(p - text));
+		if (*p == '<' || *p == '(' || *p == '[' || *p == '{')
+			depth++;
+		else if (*p == ')' || *p == ']' || *p == '}' || closes)
+			depth--;
+	}
+	return NULL;
+}
+
 bool name_is_library(const char *function, const char *libraries)
 {
 	struct segment segs[MAX_SEGMENTS];

@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 
 #include <errno.h>
+#include <string.h>
 
 int kinds_tell_runtimes(struct trace_writer *w, uint32_t process, const struct runtime_scan *f,
 			uint32_t *ret_runtimes)
@@ -26,10 +27,10 @@ int kinds_tell_runtimes(struct trace_writer *w, uint32_t process, const struct r
 
 int kinds_tell(struct trace_writer *w, uint32_t process, const struct runtime_scan *f,
 	       const uint32_t *numbers, const struct scan_kind *k, const struct scan_waker *waker,
-	       uint32_t *ret_index)
+	       const struct scan_block_on *block_on, uint32_t *ret_index)
 {
-	const struct scan_site *sites = k ? k->sites : waker->sites;
-	size_t n_sites = k ? k->n_sites : waker->n_sites;
+	const struct scan_site *sites = k ? k->sites : block_on ? &block_on->site : waker->sites;
+	size_t n_sites = k ? k->n_sites : block_on ? 1 : waker->n_sites;
 	uint32_t own = k ? k->runtime : waker->runtime;
 	_cleanup_free_ uint64_t *addrs = calloc(n_sites + 1, sizeof(*addrs));
 	_cleanup_free_ const char **names = calloc(n_sites + 1, sizeof(*names));
@@ -55,7 +56,11 @@ int kinds_tell(struct trace_writer *w, uint32_t process, const struct runtime_sc
 	} else {
 		kind.role = TR_ROOT;
 		kind.vtable = waker->vtable;
-		kind.name = waker->name;
+		kind.name = block_on ? block_on->name : waker->name;
+		kind.full_name = block_on ? block_on->full_name : NULL;
+		kind.scheduler = strstr(waker->name, "current_thread") ? "current_thread"
+				 : strstr(waker->name, "multi_thread") ? "multi_thread"
+								       : NULL;
 	}
 	kind.address_named = own < f->n_runtimes && k && !k->id_offset;
 	return trace_writer_kind(w, &kind, ret_index);

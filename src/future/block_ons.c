@@ -234,22 +234,14 @@ static struct inspect_kind *kind_of(struct inspect *in, struct inspect_object *o
 		.runtime = "",
 		.resolved = true,
 		.future = future,
-		.name = future ? debug_future_name(o->dwarf, future, o->scan.libraries)
-			       : strdup("block_on"),
+		.name = o->dwarf ? debug_block_on_name(o->dwarf, future, place, o->scan.libraries)
+				 : NULL,
 		.site = place ? steal(place) : strdup(""),
 	};
 	in->root_kinds[in->n_root_kinds++] = k;
+	if (!k->name)
+		k->name = strdup("block_on");
 	return k->name && k->site ? k : NULL;
-}
-
-/* The future that a block_on has as a parameter, found or not. */
-static const struct dw_type *future_of(const struct block_on_search *s)
-{
-	/* the outermost's: the others may have put something around it */
-	for (size_t i = s->b.n_params; i-- > 0;)
-		if (!strcmp(s->b.params[i].name, "F") || await_starts(s->b.params[i].name, "impl "))
-			return dw_type_of(s->o->dwarf, s->b.params[i].type_ref);
-	return NULL;
 }
 
 /* A parameter may itself be a reference, as where a layer of block_on has pinned the future. */
@@ -296,7 +288,9 @@ static int add_root(struct block_on_search *s, size_t thread, const char *why,
 		    struct inspect_result *r)
 {
 	bool known = !why;
-	const struct dw_type *future = known ? s->found.type : s->o->dwarf ? future_of(s) : NULL;
+	const struct dw_type *future = known	     ? s->found.type
+				       : s->o->dwarf ? debug_block_on_future(s->o->dwarf, &s->b)
+						     : NULL;
 	struct inspect_kind *k = kind_of(s->in, s->o, future, place_of(s->in, s->s, s->frame));
 
 	if (!k || !GROW_ONE(r->tasks, r->n_tasks))

@@ -44,7 +44,8 @@ struct attach_kind {
 	const struct attach_object *object;
 	/* One of four: */
 	const struct scan_kind *kind;
-	const struct scan_waker *waker;		/* of a root kind */
+	const struct scan_waker *waker;		/* of a root kind, */
+	const struct scan_block_on *block_on;	/* and of one block_on; NULL: of all others */
 	const struct scan_future *future;	/* runtime/futures.h */
 	const struct scan_root_poll *root_poll; /* runtime/root_polls.h */
 };

@@ -179,6 +179,38 @@ static struct agent_hook like_waker(const struct hooked_object *o, const struct 
 	return like;
 }
 
+/* Each block_on whose name is known is a kind of its own. */
+static int plan_roots(struct hook_plan *plan, const struct scan_waker *w, uint16_t all)
+{
+	const struct runtime_scan *f = &plan->o->attach.scan;
+	size_t first = plan->h->n_kinds;
+
+	for (size_t i = 0; i < f->n_block_ons; i++) {
+		struct attach_kind *kind;
+
+		if (&f->wakers[f->block_ons[i].waker] != w || !f->block_ons[i].name)
+			continue;
+		kind = hooks_add_kind(plan->h);
+		if (!kind)
+			return -ENOMEM;
+		kind->object = &plan->o->attach;
+		kind->waker = w;
+		kind->block_on = &f->block_ons[i];
+	}
+	for (size_t i = 0; i < w->n_sites; i++) {
+		size_t before = plan->h->n;
+		uint16_t number = all;
+
+		for (size_t k = first; k < plan->h->n_kinds; k++)
+			if (plan->h->kinds[k].block_on->site.addr == w->sites[i].addr)
+				number = (uint16_t)k;
+		TRY(plan_site(plan, &w->sites[i], AH_ROOT_ENTER, number, 0));
+		if (plan->h->n > before)
+			plan->h->table[before].root.back = w->sites[i].back;
+	}
+	return 0;
+}
+
 static int plan_waker(struct hook_plan *plan, const struct scan_waker *w)
 {
 	struct agent_hook like = like_waker(plan->o, w);
@@ -196,9 +228,7 @@ static int plan_waker(struct hook_plan *plan, const struct scan_waker *w)
 	}
 	TRY(plan_slot(plan, &w->wake, type, &like));
 	TRY(plan_slot(plan, &w->wake_by_ref, type, &like));
-	for (size_t i = 0; w->root && i < w->n_sites; i++)
-		TRY(plan_site(plan, &w->sites[i], AH_ROOT_ENTER, like.kind, 0));
-	return 0;
+	return w->root ? plan_roots(plan, w, like.kind) : 0;
 }
 
 static uint16_t call_type(const struct scan_call *c)

@@ -20,6 +20,7 @@
 #include <asm/unistd.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define STACK_BYTES (64u << 10)
 #define MAX_THREADS 1024u /* more are not looked at */
@@ -72,10 +73,22 @@ int roots_note(struct roots *r, const struct process_stop *stopped)
 
 /* ---- looking through stacks ---- */
 
-/* The innermost block_on of a stack; NULL. */
-static const struct scan_waker *waker_on(const uint64_t *words, size_t n,
-					 struct hooked_object *const *objects, size_t n_objects)
+/* Both are the same block_on: a layer of it is a function of its own. */
+static bool is_same(const struct scan_block_on *a, const struct scan_block_on *b)
 {
+	return a == b || (a->name && b->name && !strcmp(a->name, b->name) && a->site.where &&
+			  b->site.where && !strcmp(a->site.where, b->site.where));
+}
+
+/* The innermost block_on of a stack; NULL. *ret_only: all that is found there is this one, so what
+ * an earlier one has left can't be taken for it. */
+static const struct scan_waker *waker_on(const uint64_t *words, size_t n,
+					 struct hooked_object *const *objects, size_t n_objects,
+					 const struct scan_block_on **ret_only)
+{
+	const struct scan_waker *found = NULL;
+
+	*ret_only = NULL;
 	for (size_t i = 0; i < n; i++) {
 		for (size_t k = 0; k < n_objects; k++) {
 			const struct process_object *o = objects[k]->object;
@@ -85,11 +98,15 @@ static const struct scan_waker *waker_on(const uint64_t *words, size_t n,
 			if (words[i] < o->start || words[i] >= o->end)
 				continue;
 			b = block_on_at(f->block_ons, f->n_block_ons, words[i] - o->bias);
-			if (b)
-				return &f->wakers[b->waker];
+			if (b && !found)
+				*ret_only = b;
+			else if (b && *ret_only && !is_same(b, *ret_only))
+				*ret_only = NULL;
+			if (b && !found)
+				found = &f->wakers[b->waker];
 		}
 	}
-	return NULL;
+	return found;
 }
 
 /* What lies on a stack from sp upwards, less where it ends before. */
@@ -110,15 +127,21 @@ static size_t read_stack(const struct process *p, uint64_t sp, uint64_t *words)
 	return bytes / 8;
 }
 
-static int kind_of(const struct hooks *h, const struct scan_waker *w, uint16_t *ret_kind)
+/* That of the one block_on, or of all with that waker. */
+static int kind_of(const struct hooks *h, const struct scan_waker *w,
+		   const struct scan_block_on *only, uint16_t *ret_kind)
 {
+	int rc = -ENOENT;
+
 	for (size_t i = 0; i < h->n_kinds; i++) {
-		if (h->kinds[i].waker != w)
+		const struct attach_kind *k = &h->kinds[i];
+
+		if (k->waker != w || (k->block_on && k->block_on != only))
 			continue;
 		*ret_kind = (uint16_t)i;
-		return 0;
+		rc = 0;
 	}
-	return -ENOENT;
+	return rc;
 }
 
 int roots_find(struct roots *r, const struct process *p, const struct hooks *h,
@@ -130,7 +153,8 @@ int roots_find(struct roots *r, const struct process *p, const struct hooks *h,
 	for (size_t i = 0; words && i < r->n_threads && r->n < AGENT_MAX_ROOTS; i++) {
 		const struct root_thread *t = &r->threads[i];
 		size_t n = read_stack(p, t->sp, words);
-		const struct scan_waker *w = waker_on(words, n, objects, n_objects);
+		const struct scan_block_on *only;
+		const struct scan_waker *w = waker_on(words, n, objects, n_objects, &only);
 		struct attach_root *root = &r->v[r->n];
 		pid_t own = w ? process_own_tid(p, t->tid) : 0;
 
@@ -138,7 +162,7 @@ int roots_find(struct roots *r, const struct process *p, const struct hooks *h,
 					     .tid = (uint32_t)t->tid,
 					     .call = t->call,
 					     .time_ns = r->time_ns};
-		if (own && kind_of(h, w, &root->kind) == 0)
+		if (own && kind_of(h, w, only, &root->kind) == 0)
 			r->n++;
 	}
 	return words ? 0 : -ENOMEM;

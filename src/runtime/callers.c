@@ -27,7 +27,8 @@
 
 #define MAX_DEPTH 24u
 #define MAX_CALLERS 6u
-#define MAX_STEPS 64u /* of one site */
+#define MAX_ROOT_CALLERS 32u /* of one block_on */
+#define MAX_STEPS 256u	     /* of one site */
 
 /* One function on the way from a site outwards. */
 struct step {
@@ -109,13 +110,13 @@ static bool is_known(const struct way *w, uint64_t at)
 static void climb(struct way *w, size_t i, struct passed *passed)
 {
 	const struct step *s = &w->steps[i];
+	size_t n, max = w->of_root ? MAX_ROOT_CALLERS : MAX_CALLERS;
 	const struct call *c;
-	size_t n;
 
 	if ((s->left && !s->library) || s->polled || s->depth == MAX_DEPTH)
 		return;
 	c = call_index_find(w->calls, s->function, &n);
-	for (size_t k = 0; k < n && n <= MAX_CALLERS && w->n < MAX_STEPS; k++) {
+	for (size_t k = 0; k < n && n <= max && w->n < MAX_STEPS; k++) {
 		struct step next = {.at = c[k].addr, .depth = s->depth + 1, .inner = i};
 		uint64_t end;
 
@@ -306,4 +307,62 @@ int callers_find(struct elf_image *image, struct runtime_scan *f, size_t first_k
 		}
 	}
 	return settle_only(f, first_kind);
+}
+
+/* ---- block_ons ---- */
+
+/* The function in "app::main+0x40", if it is the only one of a list of places. For free(). */
+static char *only_function(const char *where)
+{
+	const char *end = strstr(where, "+0x");
+
+	if (!end || strstr(where, ", ") || strstr(where, " via "))
+		return NULL;
+	return strndup(where, (size_t)(end - where));
+}
+
+/* Of `block_on::<F, ..>` in a v0 symbol the future. For free(). */
+static char *future_in(const char *function)
+{
+	static const char part[] = "block_on::<";
+	const char *at = strstr(function, part);
+
+	return at ? name_argument(at + strlen(part)) : NULL;
+}
+
+static void name_block_on(const struct way *w, struct scan_block_on *b)
+{
+	const struct elf_symbol *symbol = elf_image_symbol_at(w->image, b->site.addr);
+	_cleanup_free_ char *function = symbol ? name_demangle(symbol->name) : NULL;
+	_cleanup_free_ char *future = function ? future_in(function) : NULL;
+
+	if (future && *future != '&' && !strstr(future, "dyn ") && !strstr(future, "Pin<&")) {
+		b->name = name_task(future, w->libraries);
+		b->full_name = steal(future);
+	} else {
+		b->name = only_function(b->site.where);
+	}
+}
+
+int callers_of_block_ons(struct elf_image *image, struct runtime_scan *f)
+{
+	_cleanup_(call_index_done) struct call_index calls = {0};
+	struct way w = {.image = image,
+			.calls = &calls,
+			.libraries = f->libraries ? f->libraries : "",
+			.of_root = true};
+
+	if (!f->n_block_ons || !elf_image_has_symtab(image))
+		return 0;
+	TRY(call_index_init(&calls, image));
+	for (size_t i = 0; i < f->n_block_ons; i++) {
+		struct scan_block_on *b = &f->block_ons[i];
+		struct passed passed = {0};
+
+		b->site.where = strdup("");
+		find_way(&w, b->site.addr, &passed);
+		TRY(tell(&w, &b->site));
+		name_block_on(&w, b);
+	}
+	return 0;
 }

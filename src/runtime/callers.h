@@ -11,3 +11,6 @@
  * that leads to their site (two of them may have equal code). -ENOMEM or 0. */
 int callers_find(struct elf_image *image, struct runtime_scan *f, size_t first_kind,
 		 size_t first_waker);
+
+/* With symbols: where the block_ons are called, and their names. -ENOMEM or 0. */
+int callers_of_block_ons(struct elf_image *image, struct runtime_scan *f);

@@ -111,11 +111,15 @@ struct way_place {
 	char *via; /* the library's place on the way */
 };
 
+/* Line tables alone have functions' names without their paths: those say too little. */
 static char *place_text(const struct dw_place *p)
 {
-	char *text, *name = name_shorten(p->function);
+	const char *path = strstr(p->function, "::"), *generics = strchr(p->function + 1, '<');
+	char *name = path && !(generics && generics < path) ? name_shorten(p->function) : NULL;
+	char *text;
 
-	if (asprintf(&text, "%s:%u (%s)", text_short_file(p->file), p->line, name ? name : "?") < 0)
+	if (asprintf(&text, "%s:%u%s%s%s", text_short_file(p->file), p->line, name ? " (" : "",
+		     name ? name : "", name ? ")" : "") < 0)
 		text = NULL;
 	free(name);
 	return text;
@@ -202,6 +206,51 @@ static void name_kind(struct debug *d, struct scan_kind *k, const char *librarie
 		replace(&k->sites[s].where, debug_spawn_place(d, &k->sites[s]));
 }
 
+/* The function in "src/main.rs:93 (app::main)". For free(). */
+static char *function_in(const char *where)
+{
+	const char *open = strchr(where, '('), *end = strrchr(where, ')');
+
+	return open && end && !end[1] && !strstr(where, "), ") && !strstr(where, " via ")
+		       ? strndup(open + 1, (size_t)(end - open - 1))
+		       : NULL;
+}
+
+char *debug_block_on_name(struct debug *d, const struct dw_type *future, const char *where,
+			  const char *libraries)
+{
+	char *name = NULL;
+
+	/* What a reference to a trait object is of is only known while it runs. */
+	if (where && (!future || strstr(future->full_name, "dyn ")))
+		name = function_in(where);
+	if (!name && future)
+		name = debug_future_name(d, future, libraries);
+	return name;
+}
+
+const struct dw_type *debug_block_on_future(struct debug *d, const struct dw_block_on *b)
+{
+	/* The outermost's: the others may have put something around it. */
+	for (size_t i = b->n_params; i-- > 0;)
+		if (!strcmp(b->params[i].name, "F") || starts(b->params[i].name, "impl "))
+			return dw_type_of(d, b->params[i].type_ref);
+	return NULL;
+}
+
+static void name_block_on(struct debug *d, struct scan_block_on *b, const char *libraries)
+{
+	const struct dw_type *future = NULL;
+	struct dw_block_on known;
+
+	replace(&b->site.where, debug_spawn_place(d, &b->site));
+	if (debug_block_on(d, b->site.addr, &known))
+		future = debug_block_on_future(d, &known);
+	replace(&b->name, debug_block_on_name(d, future, b->site.where, libraries));
+	if (future && *future->full_name)
+		replace(&b->full_name, strdup(future->full_name));
+}
+
 void debug_names(struct elf_image *image, const char *path, struct runtime_scan *f,
 		 uint64_t deadline_ns)
 {
@@ -216,6 +265,8 @@ void debug_names(struct elf_image *image, const char *path, struct runtime_scan 
 		for (size_t s = 0; s < f->wakers[i].n_sites; s++)
 			replace(&f->wakers[i].sites[s].where,
 				debug_spawn_place(d, &f->wakers[i].sites[s]));
+	for (size_t i = 0; i < f->n_block_ons && clock_monotonic_ns() < deadline_ns; i++)
+		name_block_on(d, &f->block_ons[i], f->libraries);
 	debug_local(d, false);
 	debug_free(d);
 }

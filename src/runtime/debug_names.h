@@ -33,7 +33,14 @@ char *debug_place_text(struct debug *d, uint64_t addr, char **ret_via);
  * Of a library that spawns for itself its place. NULL: unknown. For free(). */
 char *debug_spawn_place(struct debug *d, const struct scan_site *site);
 
-/* Puts both into the kinds of a scan of an image, one by one until the deadline (CLOCK_MONOTONIC),
+/* The future of a block_on; NULL: not known. */
+const struct dw_type *debug_block_on_future(struct debug *d, const struct dw_block_on *b);
+/* A block_on's name: its future's, or that of the function that calls it (`where`, may be NULL, as
+ * debug_spawn_place() gives it) where that is a trait object. NULL: neither is known. For free(). */
+char *debug_block_on_name(struct debug *d, const struct dw_type *future, const char *where,
+			  const char *libraries);
+
+/* Puts both into the kinds of a scan of an image and into its block_ons, one by one until the deadline (CLOCK_MONOTONIC),
  * while the program runs; what is unknown, or not in time, stays as it was. Asks nothing that needs
  * all of the debug information; what it learns is cached for the next time. */
 void debug_names(struct elf_image *image, const char *path, struct runtime_scan *f,

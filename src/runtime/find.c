@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "binary/names.h"
+#include "runtime/callers.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -44,6 +45,8 @@ int runtime_find(struct elf_image *image, struct runtime_scan *ret_scan, struct 
 		r = calls_find(image, &f);
 	if (r == 0)
 		r = block_on_find(image, &f, &f.block_ons, &f.n_block_ons);
+	if (r == 0)
+		r = callers_of_block_ons(image, &f);
 	if (r < 0) {
 		runtime_scan_done(&f);
 		return r == -ENOMEM ? error_set(err, r, "out of memory") : r;
@@ -92,6 +95,12 @@ void runtime_scan_done(struct runtime_scan *f)
 	}
 	free(f->wakers);
 	free(f->calls);
+	for (size_t i = 0; i < f->n_block_ons; i++) {
+		free(f->block_ons[i].site.where);
+		free(f->block_ons[i].site.callers);
+		free(f->block_ons[i].name);
+		free(f->block_ons[i].full_name);
+	}
 	free(f->block_ons);
 	coverage_done(&f->coverage);
 	*f = (struct runtime_scan){0};

@@ -44,8 +44,9 @@ char *version_find(const struct elf_image *image, const char *crate);
  * none. free() it; NULL: out of memory. */
 char *libraries_find(const struct elf_image *image);
 
-/* All block_ons of an object, sorted, for free(). -ENOMEM or 0. */
-int block_on_find(struct elf_image *image, const struct runtime_scan *f, struct scan_block_on **ret,
+/* All block_ons of an object, sorted, for free(); says of their sites which are shared. -ENOMEM or 0.
+ */
+int block_on_find(struct elf_image *image, struct runtime_scan *f, struct scan_block_on **ret,
 		  size_t *ret_n);
 /* What a coverage's `runtime` is for the runtime of this name; NULL: there is none. */
 const char *find_runtime_name(const char *name);

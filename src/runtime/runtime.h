@@ -25,7 +25,10 @@ struct scan_site {
 	uint8_t reg;   /* destination register number (0 rax .. 15 r15), 0xff: a store to memory */
 	uint8_t bytes[15]; /* the instruction as it is in the file */
 	bool patchable;	   /* false: `note` of the coverage says why (too short, ...) */
-	char *where;	   /* "app::serve+0x1f3" demangled, or "server+0x5f3a0" */
+	/* Of a function that does nothing but make a block_on's waker: from the stack pointer at the
+	 * site to its return address, which says which block_on it is; plus 1, 0: not known. */
+	uint16_t back;
+	char *where; /* "app::serve+0x1f3" demangled, or "server+0x5f3a0" */
 	/* The calls that lead to it, from the inside outwards: a line table knows which functions
 	 * were inlined there. */
 	struct scan_caller *callers;
@@ -114,6 +117,11 @@ struct scan_runtime {
 struct scan_block_on {
 	uint64_t start, end;
 	uint32_t waker;
+	/* addr: the site of the waker, or the call of the function that has it, or the beginning of
+	 * block_on itself; where, callers: of the block_on. */
+	struct scan_site site;
+	/* Of its future, or of the program's function that calls block_on; NULL: not known. */
+	char *name, *full_name;
 };
 
 struct runtime_scan {

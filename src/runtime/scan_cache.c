@@ -140,7 +140,7 @@ _Static_assert(sizeof(struct scan_caller) == 16, "see site()");
 _Static_assert(sizeof(struct scan_kind) == 240, "see kind()");
 _Static_assert(sizeof(struct scan_waker) == 88, "see waker()");
 _Static_assert(sizeof(struct scan_call) == 32, "see call()");
-_Static_assert(sizeof(struct scan_block_on) == 24, "see scan()");
+_Static_assert(sizeof(struct scan_block_on) == 96, "see scan()");
 _Static_assert(sizeof(struct scan_runtime) == 40, "see runtime()");
 _Static_assert(sizeof(struct trace_coverage) == 56, "see coverage()");
 _Static_assert(sizeof(struct runtime_scan) == 144, "see scan()");
@@ -152,6 +152,7 @@ static void site(struct io *io, struct scan_site *s)
 	NUMBER(io, s->reg);
 	bytes(io, s->bytes, sizeof(s->bytes));
 	NUMBER(io, s->patchable);
+	NUMBER(io, s->back);
 	string(io, &s->where);
 	if (s->len > sizeof(s->bytes))
 		io->in.failed = true;
@@ -282,6 +283,9 @@ static void scan(struct io *io, struct runtime_scan *f)
 		NUMBER(io, f->block_ons[i].start);
 		NUMBER(io, f->block_ons[i].end);
 		NUMBER(io, f->block_ons[i].waker);
+		site(io, &f->block_ons[i].site);
+		string(io, &f->block_ons[i].name);
+		string(io, &f->block_ons[i].full_name);
 		if (f->block_ons[i].waker >= f->n_wakers)
 			io->in.failed = true;
 	}

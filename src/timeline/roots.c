@@ -39,7 +39,7 @@
 /* Its waker's address is still to be known. */
 static void root_nameless(struct task *root)
 {
-	struct kind *k = root->kind;
+	struct kind *k = root->kind->same;
 	k->n_nameless++;
 	k->nameless = k->n_nameless == 1 ? root : NULL;
 }
@@ -63,7 +63,7 @@ static struct task *root_new(struct timeline *tl, struct thread *th, struct kind
 
 void root_finish(struct timeline *tl, struct task *root, uint64_t t)
 {
-	struct kind *k = root->kind;
+	struct kind *k = root->kind->same;
 	if (!root->named) {
 		k->n_nameless--;
 		if (k->nameless == root)
@@ -79,7 +79,7 @@ static void root_set(struct timeline *tl, struct thread *th, struct task *root, 
 	if (!root)
 		return;
 	root->thread = th->tl.thread;
-	root->stray_seen = root->kind->n_stray;
+	root->stray_seen = root->kind->same->n_stray;
 	th->tl.root = true;
 	th->loops = false;
 	/* One of a multi-thread runtime waits outside of the workers. */
@@ -151,11 +151,12 @@ static struct task *root_of_waker(struct timeline *tl, struct thread *th, struct
 		return task_new(tl, k, data, th, t, TASK_OF_HINTED_SPAWN);
 	}
 	if (k->n_nameless == 1 && !k->nameless) {
-		for (root = tl->live; root && (root->kind != k || root->named); root = root->next)
+		for (root = tl->live; root && (root->kind->same != k || root->named);
+		     root = root->next)
 			;
 		k->nameless = root;
 	}
-	if (th->root && th->root->kind == k && !th->root->named && (th->loops || k->loops))
+	if (th->root && th->root->kind->same == k && !th->root->named && (th->loops || k->loops))
 		root = th->root;
 	else
 		root = k->n_nameless == 1 ? k->nameless : NULL;
@@ -209,7 +210,7 @@ void root_wake(struct timeline *tl, struct thread *th, struct kind *k, uint64_t 
 /* A wake was seen that may be its own. */
 static bool maybe_due(const struct task *root)
 {
-	return !root->named && root->stray_seen != root->kind->n_stray;
+	return !root->named && root->stray_seen != root->kind->same->n_stray;
 }
 
 void root_gap_begin(struct timeline *tl, struct thread *th, uint64_t t, bool after_park)
@@ -221,7 +222,7 @@ void root_gap_begin(struct timeline *tl, struct thread *th, uint64_t t, bool aft
 		return;
 	if ((th->loops || root->kind->loops) && th->driver && !after_park)
 		return;
-	root->stray_seen = root->kind->n_stray;
+	root->stray_seen = root->kind->same->n_stray;
 	th->root_due = false;
 	task_settle(tl, root);
 	t = timeline_at_task(th, root, t);
@@ -301,7 +302,7 @@ void root_look_ahead_wake(struct timeline *tl, const struct kind *k, uint64_t da
 				    : th->root_poll.task ? th->root_poll.task
 							 : th->root_parked.task;
 
-		if (!root || th->root_decided || root->kind != k ||
+		if (!root || th->root_decided || root->kind->same != k ||
 		    (root->named && root->name != data))
 			continue;
 		th->root_due = true;

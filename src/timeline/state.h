@@ -64,8 +64,8 @@ struct kind {
 	/* roots only */
 	/* Their polls come as events like those of tasks, or are inferred: what comes first. */
 	bool polled, inferred;
-	struct kind *same;     /* the first kind of that name: one block_on has wakers of several */
-	uint64_t n_stray;      /* wakes that may be of any of them */
+	struct kind *same; /* of a block_on: the first kind whose wakers may be its; else itself */
+	uint64_t n_stray;  /* wakes that may be of any of them */
 	uint64_t n_nameless;   /* live roots whose waker's address is not known yet */
 	struct task *nameless; /* one of them, or NULL */
 	/* totals of this kind */

@@ -17,12 +17,12 @@
 
 struct task *task_find(const struct timeline *tl, const struct kind *k, uint64_t name)
 {
-	return map_get(&tl->names, k->number, name);
+	return map_get(&tl->names, k->same->number, name);
 }
 
 int task_name(struct timeline *tl, struct task *task, uint64_t name)
 {
-	int r = map_put(&tl->names, task->kind->number, name, task);
+	int r = map_put(&tl->names, task->kind->same->number, name, task);
 	if (r < 0) {
 		timeline_fail(tl, r);
 		return r;
@@ -35,7 +35,7 @@ int task_name(struct timeline *tl, struct task *task, uint64_t name)
 void task_unname(struct timeline *tl, struct task *task)
 {
 	if (task->named)
-		map_remove(&tl->names, task->kind->number, task->name);
+		map_remove(&tl->names, task->kind->same->number, task->name);
 	task->named = false;
 }
 

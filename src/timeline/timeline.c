@@ -107,8 +107,17 @@ static void kind_learn(struct kind *k, const struct trace_kind *meta)
 		   contains(meta->name, "current_thread");
 }
 
+/* Those of one runtime's scheduler, however they are called. Where that isn't recorded, by name. */
+static bool root_is_like(const struct trace_kind *a, const struct trace_kind *b)
+{
+	if (empty(a->scheduler) && empty(b->scheduler))
+		return !strcmp(a->name, b->name);
+	return !empty(a->scheduler) && !empty(b->scheduler) && !strcmp(a->scheduler, b->scheduler);
+}
+
 /* The compiler makes several copies of a waker's vtable: block_on may take one and its future be
- * woken through another. */
+ * woken through another. And each block_on has a kind of its own, but a wake doesn't say which it
+ * is. */
 static struct kind *first_like(struct timeline *tl, uint32_t number, const struct trace_kind *meta)
 {
 	for (size_t i = 0; i < tl->n_kinds; i++) {
@@ -117,7 +126,7 @@ static struct kind *first_like(struct timeline *tl, uint32_t number, const struc
 			continue;
 		const struct trace_kind *other = tl->kind_fn(tl->kind_ctx, k->number);
 		if (other && other->name && other->process == meta->process &&
-		    !strcmp(other->name, meta->name))
+		    root_is_like(other, meta))
 			return k->same;
 	}
 	return tl->kinds[number];
@@ -324,9 +333,9 @@ static void feed_task(struct timeline *tl, struct thread *th, const struct trace
 		break;
 	case TE_ROOT_ENTER:
 		if (ev->arg == TRACE_ROOT_BEFORE)
-			root_before(tl, th, k->same, t);
+			root_before(tl, th, k, t);
 		else
-			root_enter(tl, th, k->same, t);
+			root_enter(tl, th, k, t);
 		break;
 	case TE_ROOT_WAKE:
 		root_wake(tl, th, k->same, ev->task, t);

@@ -142,7 +142,9 @@ static int write_kind(struct capture *c, struct source *s, const struct attach_k
 		TRY(write_root_poll(c, s, k->root_poll, numbers[0], &ret->index));
 	else
 		TRY(kinds_tell(c->drain.writer, s->process, &k->object->scan, numbers, k->kind,
-			       k->waker, &ret->index));
+			       k->waker, k->block_on, &ret->index));
+	if (k->block_on)
+		TRY(map_put(&s->by_call, k->block_on->site.addr + k->object->bias, 0, ret));
 	return map_put(&s->by_index, ret->index, 0, ret);
 }
 
@@ -357,6 +359,7 @@ static void capture_free(struct capture *c)
 		ring_set_done(&c->sources[i].rings);
 		free(c->sources[i].kinds);
 		map_done(&c->sources[i].by_index);
+		map_done(&c->sources[i].by_call);
 		points_free(&c->sources[i].points);
 		attach_free(c->sources[i].attach);
 	}

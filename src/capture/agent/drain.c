@@ -232,7 +232,7 @@ int drain_begin(struct drain *d, struct source *s)
 
 /* What each type of the agent's becomes: the type, its argument, and which of the words mean what.
  */
-enum { W_TASK = 1, W_KIND = 2, W_CALL = 4, W_TICKS = 8, W_POINT = 16 };
+enum { W_TASK = 1, W_KIND = 2, W_CALL = 4, W_TICKS = 8, W_POINT = 16, W_BACK = 32 };
 
 static const struct translation {
 	uint8_t type, arg, words;
@@ -255,7 +255,7 @@ static const struct translation {
 	[AE_PARK] = {TE_PARK, 0, W_CALL},
 	[AE_UNPARK] = {TE_UNPARK, 0, W_CALL},
 	[AE_BLOCK] = {TE_BLOCK, 0, W_CALL | W_TICKS},
-	[AE_ROOT_ENTER] = {TE_ROOT_ENTER, 0, W_KIND},
+	[AE_ROOT_ENTER] = {TE_ROOT_ENTER, 0, W_KIND | W_BACK},
 	[AE_ROOT_WAKE] = {TE_ROOT_WAKE, 0, W_KIND | W_TASK},
 	[AE_POLL_PENDING_AT] = {TE_POLL_END, TO_PENDING, W_POINT | W_TASK},
 	[AE_FUTURE_BEGIN] = {TE_FUTURE_BEGIN, 0, W_KIND | W_TASK},
@@ -286,6 +286,17 @@ static uint64_t ticks_to_ns(const struct drain *d, uint64_t ticks)
 	return (uint64_t)((double)ticks * d->clock.average);
 }
 
+/* A call is 5 to 7 bytes long. */
+static void translate_back(const struct source *s, uint64_t back, struct trace_event *e)
+{
+	const struct source_kind *k = NULL;
+
+	for (uint64_t len = 5; back && len <= 7 && !k; len++)
+		k = map_get(&s->by_call, back - len, 0);
+	if (k)
+		e->kind = k->index;
+}
+
 /* False if the event makes no sense. */
 static bool translate(const struct drain *d, const struct source *s, const struct agent_event *raw,
 		      struct trace_event *e)
@@ -314,6 +325,8 @@ static bool translate(const struct drain *d, const struct source *s, const struc
 		if (!s->points.deep)
 			e->value = (uint64_t)point->place + 1;
 	}
+	if (t->words & W_BACK)
+		translate_back(s, low, e);
 	if (t->words & W_TASK)
 		e->task = low;
 	if (t->words & W_CALL) {

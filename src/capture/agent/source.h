@@ -62,9 +62,10 @@ struct source {
 	uint32_t process;	   /* trace index */
 	struct source_kind *kinds; /* by the agent's number */
 	uint32_t n_kinds;
-	struct map by_index;		      /* (trace index, 0) -> one of `kinds` */
-	void *compiler;			      /* of layout programs, NULL if there is none */
-	struct points points;		      /* by the agent's number */
+	struct map by_index;  /* (trace index, 0) -> one of `kinds` */
+	struct map by_call;   /* (address of a call, 0) -> the block_on that makes it: of `kinds` */
+	void *compiler;	      /* of layout programs, NULL if there is none */
+	struct points points; /* by the agent's number */
 	const struct futures_wanted *futures; /* NULL: none are recorded */
 	struct inlined_kind *inlined_kinds;
 	size_t n_inlined_kinds;

@@ -165,7 +165,8 @@ static int tell_kinds(struct capture *c, struct kernel_process *p, struct kernel
 		const struct scan_kind *k = &f->kinds[i];
 		struct kernel_kind *kind = &l->kinds[i];
 
-		TRY(kinds_tell(c->shared->writer, p->index, f, numbers, k, NULL, &kind->index));
+		TRY(kinds_tell(c->shared->writer, p->index, f, numbers, k, NULL, NULL,
+			       &kind->index));
 		kind->state_offset = k->state_offset;
 		kind->worker = k->role == TR_WORKER;
 		kind->task = find_kind_is_task(f, k);
@@ -174,7 +175,7 @@ static int tell_kinds(struct capture *c, struct kernel_process *p, struct kernel
 	for (size_t i = 0; i < f->n_wakers; i++)
 		if (f->wakers[i].root)
 			TRY(kinds_tell(c->shared->writer, p->index, f, numbers, NULL, &f->wakers[i],
-				       &l->wakers[i]));
+				       NULL, &l->wakers[i]));
 	return 0;
 }
 
