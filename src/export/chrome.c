@@ -4,8 +4,9 @@
  *
  *     process per traced program   a lane per thread: polls by family, futures in them, blocking
  *                                  and system calls, parks; below it the functions that samples saw
- *     pseudo-process per family    a lane per task, or packed: the task's life, and below it
- *                                  waiting, scheduled, polls and what is inside of them
+ *     pseudo-process per family    a lane per task, or packed: the task's life, below it the
+ *                                  requests that it handles, and below these waiting, scheduled,
+ *                                  polls and what is inside of them
  *     another for its futures      packed lanes: an instance's life, its polls, its waits
  *
  * What the viewers ask for was measured, not read: only complete events ("X"), because begin and
@@ -19,6 +20,7 @@
 #include "export/chrome.h"
 
 #include "base/error.h"
+#include "base/units.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -32,20 +34,23 @@ static const struct limits chrome_limits = {
 	.flow_bytes = 210,
 	.lane_bytes = 220,
 	.flows = true,
+	.requests = true,
 	.futures = true,
 	.stacks = true,
 	.viewer = "Chrome's trace viewer",
 };
 
+#define LONG_POLL_NS NSEC_PER_MSEC
+
 static const struct head poll_heads[TO_N] = {
-	[TO_PENDING] = HEAD("poll", "poll", "thread_state_running"),
-	[TO_READY] = HEAD("poll", "poll", "thread_state_running"),
-	[TO_PANICKED] = HEAD("poll", "poll: panicked", TERRIBLE),
-	[TO_CANCELLED] = HEAD("poll", "poll: cancelled", "thread_state_running"),
-	[TO_UNKNOWN] = HEAD("poll", "poll: end not seen", "thread_state_running"),
+	[TO_PENDING] = HEAD("poll", "poll", POLLED),
+	[TO_READY] = HEAD("poll", "poll", POLLED),
+	[TO_PANICKED] = HEAD("poll", "poll: panicked", LONG_POLL),
+	[TO_CANCELLED] = HEAD("poll", "poll: cancelled", POLLED),
+	[TO_UNKNOWN] = HEAD("poll", "poll: end not seen", POLLED),
 };
-static const struct head worst_poll_head = HEAD("poll", "poll", TERRIBLE);
-static const struct head waiting_head = HEAD("wait", "waiting", "thread_state_iowait");
+static const struct head worst_poll_head = HEAD("poll", "poll", LONG_POLL);
+static const struct head waiting_head = HEAD("wait", "waiting", WAIT_OTHER);
 static const struct head scheduled_head = HEAD("wait", "scheduled", "thread_state_runnable");
 static const struct head unknown_head = HEAD("wait", "not known", "thread_state_unknown");
 static const struct head section_head = HEAD("block", "block_in_place", "yellow");
@@ -54,6 +59,37 @@ static const struct head section_head = HEAD("block", "block_in_place", "yellow"
 static const struct head wake_head = HEAD("wake", "wake", "thread_state_uninterruptible");
 
 /* ---- tasks ---- */
+
+/* A request that is over: around its polls and waits. The viewers colour it by its name. */
+static void request_slice(struct chrome *c, const struct lane_slot *at,
+			  const struct request_span *r)
+{
+	char *p = out_room(&c->out);
+
+	p = put_lit(p, ",\n{\"ph\":\"X\",\"cat\":\"request\",\"name\":\"");
+	p = put_string(p, chrome_kind_short(c, r->round.kind));
+	*p++ = '"';
+	p = put_span(c, p, at->family->pid, lane_of(at)->tid, r->begin_ns, r->end_ns);
+	p = put_lit(p, ",\"args\":{\"handler\":\"");
+	p = put_string(p, chrome_kind_label(c, r->round.kind));
+	p = put_lit(p, "\",\"polls\":");
+	p = put_u64(p, r->n_polls);
+	p = put_lit(p, "}}");
+	out_used(&c->out, p);
+}
+
+/* Takes a poll or wait into account, where it is drawn. True: a request begins with it. */
+static bool follow_request(struct chrome *c, struct lane_slot *at, const struct tl_round *round,
+			   bool poll, struct span span)
+{
+	bool begins = round->serial && round->serial != at->request.round.serial;
+	struct request_span over;
+
+	if (request_goes_on(&at->request, round, poll, span.begin_ns, span.end_ns, &over) &&
+	    at->shown)
+		request_slice(c, at, &over);
+	return begins;
+}
 
 static int on_task_begin(void *ctx, struct tl_task *task)
 {
@@ -70,15 +106,14 @@ static int on_task_end(void *ctx, struct tl_task *task)
 	uint64_t end_ns = task->end_ns && task->end_ns < c->sel.to_ns ? task->end_ns : c->sel.to_ns;
 	if (end_ns < t->placed.last_ns)
 		end_ns = t->placed.last_ns;
+	follow_request(c, &t->placed, &(struct tl_round){0}, false, (struct span){end_ns, end_ns});
 	if (t->placed.shown) {
 		const struct lane_family *f = t->placed.family;
 		char *p = out_room(&c->out);
-		p = put_lit(
-			p,
-			",\n{\"ph\":\"X\",\"cat\":\"task\",\"cname\":\"generic_work\",\"name\":\"");
-		p = put_u64(p, task->number); /* first: the end of a name is often cut */
-		*p++ = ' ';
+		p = put_lit(p, ",\n{\"ph\":\"X\",\"cat\":\"task\",\"cname\":\"grey\",\"name\":\"");
 		p = put_mem(p, f->label, f->label_len);
+		p = put_lit(p, " #");
+		p = put_u64(p, task->number);
 		*p++ = '"';
 		p = put_span(c, p, f->pid, lane_of(&t->placed)->tid, t->placed.begin_ns, end_ns);
 		p = put_lit(p, ",\"args\":{\"task\":");
@@ -127,12 +162,17 @@ static int on_wait(void *ctx, const struct tl_wait *wait)
 	struct span span = place(&t->placed, wait->begin_ns, wait->end_ns);
 	if (!t->placed.shown || span.begin_ns == span.end_ns)
 		return 0;
-	const char *label = wait->state == TS_WAITING ? chrome_place_label(c, wait->place) : NULL;
+	if (follow_request(c, &t->placed, &wait->round, false, span))
+		span.begin_ns = inside(span.begin_ns, span.end_ns);
+	const struct place_label *label =
+		wait->state == TS_WAITING ? chrome_place(c, wait->place) : NULL;
 	char *p = out_room(&c->out);
 	if (label) {
 		p = put_lit(p, ",\n{\"ph\":\"X\",\"cat\":\"wait\",\"name\":\"");
-		p = put_string(p, label);
-		p = put_lit(p, "\",\"cname\":\"thread_state_iowait\"");
+		p = put_string(p, label->name);
+		p = put_lit(p, "\",\"cname\":\"");
+		p = put_string(p, label->cname);
+		*p++ = '"';
 	} else {
 		p = put_head(p, wait->state == TS_WAITING     ? &waiting_head
 				: wait->state == TS_SCHEDULED ? &scheduled_head
@@ -140,6 +180,13 @@ static int on_wait(void *ctx, const struct tl_wait *wait)
 	}
 	p = put_span(c, p, t->placed.family->pid, lane_of(&t->placed)->tid, span.begin_ns,
 		     span.end_ns);
+	if (label) {
+		p = put_lit(p, ",\"args\":{\"at\":\"");
+		p = put_string(p, label->at);
+		p = put_lit(p, "\",\"for\":\"");
+		p = put_string(p, label->awaits);
+		p = put_lit(p, "\"}");
+	}
 	*p++ = '}';
 	out_used(&c->out, p);
 	return c->out.error;
@@ -260,9 +307,13 @@ static void thread_poll(struct chrome *c, const struct chrome_task *t, const str
 			const struct thread_lane *thread, uint64_t begin_ns, bool worst)
 {
 	const struct lane_family *f = t->placed.family;
+	bool handles = poll->round.serial != 0;
 	char *p = out_room(&c->out);
 	p = put_lit(p, ",\n{\"ph\":\"X\",\"cat\":\"poll\",\"name\":\"");
-	p = put_mem(p, f->label, f->label_len);
+	p = handles ? put_string(p, chrome_kind_short(c, poll->round.kind))
+		    : put_mem(p, f->label, f->label_len);
+	p = put_lit(p, " #");
+	p = put_u64(p, poll->task->number);
 	if (!poll->end_seen)
 		p = put_lit(p, ": end not seen");
 	p = worst ? put_lit(p, "\",\"cname\":\"" TERRIBLE "\"")
@@ -270,6 +321,11 @@ static void thread_poll(struct chrome *c, const struct chrome_task *t, const str
 	p = put_span(c, p, thread->pid, thread->tid, begin_ns, poll->end_ns);
 	p = put_lit(p, ",\"args\":{\"task\":");
 	p = put_u64(p, poll->task->number);
+	if (handles) {
+		p = put_lit(p, ",\"family\":\"");
+		p = put_mem(p, f->label, f->label_len);
+		*p++ = '"';
+	}
 	*p++ = ',';
 	p = put_outcome(p, poll);
 	p = put_lit(p, "}}");
@@ -285,9 +341,12 @@ static int on_poll(void *ctx, const struct tl_poll *poll)
 		return -ENOMEM;
 
 	struct span span = place(&t->placed, poll->begin_ns, poll->end_ns);
+	if (follow_request(c, &t->placed, &poll->round, true, span))
+		span.begin_ns = inside(span.begin_ns, span.end_ns);
 	uint64_t length = poll->end_ns - poll->begin_ns; /* on the thread's lane: see inside() */
 	uint64_t begin_ns = poll->begin_ns + (poll->depth < length ? poll->depth : length);
-	bool worst = tl_poll_measured(poll) && length >= c->sel.worst_poll_ns;
+	bool worst = tl_poll_measured(poll) && length >= LONG_POLL_NS &&
+		     t->placed.family->role != TR_BLOCKING; /* these are to block */
 	bool open = poll->outcome >= TO_UNKNOWN && poll->end_ns >= c->sel.to_ns;
 	const struct head *head = worst			  ? &worst_poll_head
 				  : open		  ? &poll_heads[TO_PENDING]
@@ -338,11 +397,13 @@ static int on_block(void *ctx, const struct tl_block *block)
 		call_slice(c, head, block->call, mauve, t->placed.family->pid,
 			   lane_of(&t->placed)->tid,
 			   deeper(inside_poll(&t->placed, block->begin_ns, block->end_ns),
-				  block->end_ns, block->depth),
+				  block->end_ns, level_on_task(LEVEL_BLOCK, block->depth)),
 			   block->end_ns);
 	if (thread->shown)
 		call_slice(c, head, block->call, mauve, thread->pid, thread->tid,
-			   deeper(block->begin_ns, block->end_ns, 1 + block->depth), block->end_ns);
+			   deeper(block->begin_ns, block->end_ns,
+				  level_on_thread(LEVEL_BLOCK, block->depth)),
+			   block->end_ns);
 	return c->out.error;
 }
 
@@ -461,12 +522,18 @@ static int chrome_write(struct trace_reader *reader, const struct export_options
 					       .cut_slices = c.sel.cut_slices,
 					       .cut_tasks = c.sel.n_tasks - c.sel.shown_tasks};
 	memcpy(ret_summary->notice, c.sel.notice, sizeof(ret_summary->notice));
-	for (uint32_t i = 0; i < c.n_place_labels; i++)
-		free(c.place_labels[i]);
-	free(c.place_labels);
+	for (uint32_t i = 0; i < c.n_places; i++) {
+		free(c.places[i].name);
+		free(c.places[i].at);
+		free(c.places[i].awaits);
+	}
+	free(c.places);
 	for (uint32_t i = 0; i < c.n_kind_labels; i++)
 		free(c.kind_labels[i]);
 	free(c.kind_labels);
+	for (uint32_t i = 0; i < c.n_kind_shorts; i++)
+		free(c.kind_shorts[i]);
+	free(c.kind_shorts);
 	pool_done(&c.tasks);
 	pool_done(&c.futures);
 	out_done(&c.out);

@@ -18,7 +18,15 @@
 /* Where slices are too thin, Catapult draws the colour that is last in its own list. There a poll
  * comes after a park, and the very worst polls after all that we use. */
 #define TERRIBLE "terrible"
-#define BUSY "background_memory_dump" /* teal */
+/* On tasks' lanes: later than all of waits. */
+#define POLLED "cq_build_attempt_passed"
+#define LONG_POLL "cq_build_attempt_failed"
+#define WAIT_OTHER "thread_state_sleeping" /* a socket, mostly */
+#define WAIT_TIMER "grey"
+#define WAIT_CHANNEL "cq_build_running" /* yellow */
+#define WAIT_TASK "cq_build_passed"	/* light green */
+#define WAIT_LOCK "cq_build_failed"	/* light red */
+#define BUSY "background_memory_dump"	/* teal */
 #define MAX_WAKES 4
 
 /* A wake that may lead to a poll, and the lane that it came from. */
@@ -34,16 +42,24 @@ struct chrome_task {
 	unsigned n_wakes;
 };
 
+/* An await point, its texts as inside of a JSON string. */
+struct place_label {
+	char *name;   /* "main.rs:12 app::order"; NULL: not made yet */
+	char *at;     /* "src/main.rs:12 app::order" */
+	char *awaits; /* "tokio::time::sleep::Sleep" */
+	const char *cname;
+};
+
 struct chrome {
 	struct trace_reader *reader;
 	struct export_scope sel;
 	struct out out;
 	struct pool tasks;
-	char **place_labels; /* by index, NULL until wanted */
-	uint32_t n_place_labels;
+	struct place_label *places; /* by index, made when wanted */
+	uint32_t n_places;
 	struct pool futures;
-	char **kind_labels; /* by index, NULL until wanted */
-	uint32_t n_kind_labels;
+	char **kind_labels, **kind_shorts; /* by index, NULL until wanted */
+	uint32_t n_kind_labels, n_kind_shorts;
 	uint64_t n_slices, n_flows, n_lanes;
 };
 
@@ -112,6 +128,19 @@ static inline struct span place(struct lane_slot *at, uint64_t begin_ns, uint64_
 	return s;
 }
 
+/* How deep things lie in the poll around them: on a thread's lane, and on a task's. Where several begin
+ * at once, as at a window's begin, each needs a begin of its own. `n`: polls of futures around. */
+enum level { LEVEL_FUTURE, LEVEL_BLOCK = LEVEL_FUTURE, LEVEL_CALL, LEVEL_OFF_CPU };
+static inline uint32_t level_on_thread(enum level level, uint32_t n)
+{
+	return 2 + (uint32_t)level + n; /* 1: block_in_place */
+}
+
+static inline uint32_t level_on_task(enum level level, uint32_t n)
+{
+	return 1 + (uint32_t)level + n;
+}
+
 /* Of two slices that begin at once, viewers take the one that comes first in the file for the outer
  * one. Ours come when they end, so what is inside begins 1 ns later. */
 static inline uint64_t inside(uint64_t begin_ns, uint64_t end_ns)
@@ -119,11 +148,12 @@ static inline uint64_t inside(uint64_t begin_ns, uint64_t end_ns)
 	return begin_ns + (begin_ns < end_ns);
 }
 
-/* On a task's lane, where the poll around it will not begin before the last slice's end. */
+/* On a task's lane, where the poll around it will not begin before the last slice's end, and 1 ns
+ * later if it is a request's first. */
 static inline uint64_t inside_poll(const struct lane_slot *at, uint64_t begin_ns, uint64_t end_ns)
 {
 	uint64_t begin = begin_ns > at->last_ns ? begin_ns : at->last_ns;
-	return begin < end_ns ? begin + 1 : end_ns;
+	return begin + 2 < end_ns ? begin + 2 : end_ns;
 }
 
 /* A slice `n` levels inside another begins this many ns later. */
@@ -134,8 +164,11 @@ static inline uint64_t deeper(uint64_t begin_ns, uint64_t end_ns, uint32_t n)
 
 /* What the timeline's task is here, made when new; NULL when out of memory. */
 struct chrome_task *chrome_task(struct chrome *c, struct tl_task *task);
-/* An await point's name, as inside of a JSON string; NULL: not known. */
-const char *chrome_place_label(struct chrome *c, uint64_t place);
+/* A kind's label, and its short name, as inside of a JSON string. */
+const char *chrome_kind_label(struct chrome *c, uint32_t kind);
+const char *chrome_kind_short(struct chrome *c, uint32_t kind);
+/* NULL: not known. */
+const struct place_label *chrome_place(struct chrome *c, uint64_t place);
 
 /* chrome_inside.c, as callbacks of the timeline */
 int chrome_syscall(void *ctx, const struct tl_syscall *call);

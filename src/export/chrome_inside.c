@@ -8,6 +8,7 @@
 #include "export/chrome.h"
 
 #include "base/buf.h"
+#include "base/cleanup.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/syscalls.h"
@@ -20,8 +21,20 @@
 #define STACK_TEXT_MAX 2000u
 #define STACK_TEXT_FRAMES 12u
 
-/* The label of a future's kind, as inside of a JSON string. */
-static const char *future_label(struct chrome *c, uint32_t kind)
+const char *chrome_kind_short(struct chrome *c, uint32_t kind)
+{
+	if (!GROW_ZERO(c->kind_shorts, kind, c->n_kind_shorts))
+		return "?";
+	char **label = &c->kind_shorts[kind];
+	if (!*label) {
+		_cleanup_free_ char *name = kind_short(&c->sel.labels, c->reader, kind);
+
+		*label = name ? lanes_label(name) : NULL;
+	}
+	return *label ? *label : "?";
+}
+
+const char *chrome_kind_label(struct chrome *c, uint32_t kind)
 {
 	const struct trace_kind *k = trace_reader_kind(c->reader, kind);
 	if (!k || !k->name || !*k->name)
@@ -49,8 +62,8 @@ static char *put_begin(char *p, const char *cat, const char *name)
 static void nested_poll(struct chrome *c, const struct tl_future_poll *poll, uint32_t pid,
 			uint32_t tid, uint64_t begin_ns)
 {
-	const char *place = chrome_place_label(c, poll->place);
-	char *p = put_begin(out_room(&c->out), "future", future_label(c, poll->future->kind));
+	const struct place_label *place = chrome_place(c, poll->place);
+	char *p = put_begin(out_room(&c->out), "future", chrome_kind_label(c, poll->future->kind));
 	p = put_span(c, p, pid, tid, begin_ns, poll->end_ns);
 	p = put_lit(p, ",\"args\":{\"instance\":");
 	p = put_u64(p, poll->future->serial);
@@ -60,7 +73,7 @@ static void nested_poll(struct chrome *c, const struct tl_future_poll *poll, uin
 		p = put_lit(p, "\",\"end\":\"not seen");
 	if (place) {
 		p = put_lit(p, "\",\"at\":\"");
-		p = put_string(p, place);
+		p = put_string(p, place->at);
 	}
 	p = put_lit(p, "\",\"self_us\":");
 	p = put_us(p, poll->self_ns);
@@ -97,10 +110,11 @@ int chrome_future_poll(void *ctx, const struct tl_future_poll *poll)
 	if (t && t->placed.shown)
 		nested_poll(c, poll, t->placed.family->pid, lane_of(&t->placed)->tid,
 			    deeper(inside_poll(&t->placed, poll->begin_ns, poll->end_ns),
-				   poll->end_ns, poll->depth));
+				   poll->end_ns, level_on_task(LEVEL_FUTURE, poll->depth)));
 	if (thread->shown)
 		nested_poll(c, poll, thread->pid, thread->tid,
-			    deeper(poll->begin_ns, poll->end_ns, 2 + poll->depth));
+			    deeper(poll->begin_ns, poll->end_ns,
+				   level_on_thread(LEVEL_FUTURE, poll->depth)));
 	if (!at || !at->shown)
 		return c->out.error;
 
@@ -134,7 +148,8 @@ int chrome_future_end(void *ctx, struct tl_future *future)
 	if (end < at->last_ns)
 		end = at->last_ns;
 	if (at->shown) {
-		char *p = put_begin(out_room(&c->out), "future", future_label(c, future->kind));
+		char *p =
+			put_begin(out_room(&c->out), "future", chrome_kind_label(c, future->kind));
 		p = put_span(c, p, at->family->pid, at->family->lanes[at->lane].tid, begin, end);
 		p = put_lit(p, ",\"args\":{\"instance\":");
 		p = put_u64(p, future->serial);
@@ -229,10 +244,11 @@ int chrome_syscall(void *ctx, const struct tl_syscall *call)
 	if (t && t->placed.shown)
 		call_slice(c, call, t->placed.family->pid, lane_of(&t->placed)->tid,
 			   deeper(inside_poll(&t->placed, call->begin_ns, call->end_ns),
-				  call->end_ns, 1 + call->depth));
+				  call->end_ns, level_on_task(LEVEL_CALL, call->depth)));
 	if (thread->shown)
 		call_slice(c, call, thread->pid, thread->tid,
-			   deeper(call->begin_ns, call->end_ns, 3 + call->depth));
+			   deeper(call->begin_ns, call->end_ns,
+				  level_on_thread(LEVEL_CALL, call->depth)));
 	return c->out.error;
 }
 
@@ -246,10 +262,11 @@ int chrome_off_cpu(void *ctx, const struct tl_off_cpu *off)
 	if (t && t->placed.shown)
 		off_slice(c, off, t->placed.family->pid, lane_of(&t->placed)->tid,
 			  deeper(inside_poll(&t->placed, off->begin_ns, off->end_ns), off->end_ns,
-				 2 + off->depth));
+				 level_on_task(LEVEL_OFF_CPU, off->depth)));
 	if (thread->shown)
 		off_slice(c, off, thread->pid, thread->tid,
-			  deeper(off->begin_ns, off->end_ns, 4 + off->depth));
+			  deeper(off->begin_ns, off->end_ns,
+				 level_on_thread(LEVEL_OFF_CPU, off->depth)));
 	return c->out.error;
 }
 
@@ -325,7 +342,7 @@ int chrome_sample(void *ctx, const struct tl_sample *sample)
 	struct stack_place at = {.c = c};
 	int r = 0;
 	if (thread->shown) {
-		at.pid = thread->pid;
+		at.pid = thread->stacks_pid;
 		at.tid = thread->stacks_tid;
 		r = stack_lane_sample(&thread->stack, c->reader, sample, stack_slice, &at);
 	}

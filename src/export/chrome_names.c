@@ -4,13 +4,12 @@
 
 #include "base/cleanup.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "base/vec.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
-
-#define STACKS_TID (1u << 23)
 
 struct chrome_task *chrome_task(struct chrome *c, struct tl_task *task)
 {
@@ -25,22 +24,60 @@ struct chrome_task *chrome_task(struct chrome *c, struct tl_task *task)
 	return task->user = t;
 }
 
-const char *chrome_place_label(struct chrome *c, uint64_t place)
+/* By what is awaited there, or at the innermost place of the chain: pale, so that polls and requests
+ * stand out. All come before the polls' in the viewer's list of colours. */
+static const char *wait_colour(const struct trace_place *own, const struct trace_place *leaf)
 {
-	const struct trace_place *p =
-		place ? trace_reader_own_place(c->reader, (uint32_t)(place - 1), NULL) : NULL;
-	_cleanup_buf_ struct buf text = BUF_INIT;
+	static const struct {
+		const char *part, *cname;
+	} classes[] = {
+		{"::time::", WAIT_TIMER}, {"Timer", WAIT_TIMER},       {"::fs::", WAIT_TASK},
+		{"blocking", WAIT_TASK},  {"mpsc", WAIT_CHANNEL},      {"oneshot", WAIT_CHANNEL},
+		{"watch", WAIT_CHANNEL},  {"broadcast", WAIT_CHANNEL}, {"channel", WAIT_CHANNEL},
+		{"mutex", WAIT_LOCK},	  {"Mutex", WAIT_LOCK},	       {"rwlock", WAIT_LOCK},
+		{"RwLock", WAIT_LOCK},	  {"semaphore", WAIT_LOCK},    {"Semaphore", WAIT_LOCK},
+		{"notify", WAIT_LOCK},	  {"barrier", WAIT_LOCK},      {"::task::join", WAIT_TASK},
+		{"join_set", WAIT_TASK},
+	};
 
-	if (!p)
-		return NULL;
-	if (!GROW_ZERO(c->place_labels, place - 1, c->n_place_labels))
-		return NULL;
-	char **label = &c->place_labels[place - 1];
-	if (!*label) {
-		trace_place_text(&text, p);
-		*label = buf_failed(&text) ? NULL : lanes_label(text.data);
+	for (unsigned i = 0; i < 2; i++) {
+		const struct trace_place *p = i ? leaf : own;
+
+		for (size_t k = 0; p && p->awaits && k < sizeof(classes) / sizeof(classes[0]); k++)
+			if (strstr(p->awaits, classes[k].part))
+				return classes[k].cname;
 	}
-	return *label;
+	return WAIT_OTHER;
+}
+
+const struct place_label *chrome_place(struct chrome *c, uint64_t place)
+{
+	uint32_t i = (uint32_t)(place - 1);
+	const struct trace_place *p = place ? trace_reader_own_place(c->reader, i, NULL) : NULL;
+	_cleanup_buf_ struct buf at = BUF_INIT;
+
+	if (!p || !GROW_ZERO(c->places, i, c->n_places))
+		return NULL;
+	struct place_label *label = &c->places[i];
+	if (label->name)
+		return label;
+	trace_place_text(&at, p);
+	if (buf_failed(&at) || !at.data)
+		return NULL;
+	/* The folders of the file are what one can do without. */
+	const char *name = at.data, *end = strchr(at.data, ' ');
+	for (const char *s = name; end && s < end; s++)
+		if (*s == '/')
+			name = s + 1;
+	label->at = lanes_label(at.data);
+	/* And the parameters of the function. */
+	size_t len = strlen(name);
+	if (len && name[len - 1] == '>' && strchr(name, '<'))
+		at.data[strchr(name, '<') - at.data] = 0;
+	label->awaits = lanes_label(p->awaits ? p->awaits : "");
+	label->cname = wait_colour(p, trace_reader_place(c->reader, i));
+	label->name = label->at && label->awaits ? lanes_label(name) : NULL;
+	return label->name ? label : NULL;
 }
 
 static void metadata(struct buf *b, const char *what, uint32_t pid, uint32_t tid, const char *key,
@@ -125,6 +162,14 @@ static const char *base_name(const char *path)
 	return slash ? slash + 1 : path ? path : "";
 }
 
+static void thread_text(const struct chrome *c, const struct thread_lane *t, struct buf *out)
+{
+	const struct trace_thread *tt =
+		trace_reader_thread(c->reader, (uint32_t)(t - c->sel.lanes.threads));
+
+	buf_printf(out, "%s %" PRIu32, tt && tt->name && *tt->name ? tt->name : "thread", t->tid);
+}
+
 static int name_threads(struct chrome *c, struct buf *b, uint64_t *rank)
 {
 	struct lanes *l = &c->sel.lanes;
@@ -155,18 +200,43 @@ static int name_threads(struct chrome *c, struct buf *b, uint64_t *rank)
 	uint64_t at = 0;
 	qsort(shown, n, sizeof(*shown), by_tid);
 	for (uint32_t i = 0; i < n; i++) {
-		const struct trace_thread *tt =
-			trace_reader_thread(c->reader, (uint32_t)(shown[i] - l->threads));
 		_cleanup_buf_ struct buf name = BUF_INIT;
-		buf_printf(&name, "%s %" PRIu32, tt->name && *tt->name ? tt->name : "thread",
-			   tt->tid);
+
+		thread_text(c, shown[i], &name);
 		name_lane(b, shown[i]->pid, shown[i]->tid, name.data ? name.data : "", at++);
-		if (!shown[i]->n_samples)
-			continue;
-		/* A number that is no thread's. */
-		shown[i]->stacks_tid = shown[i]->tid + STACKS_TID;
-		buf_str(&name, ", on the CPU");
-		name_lane(b, shown[i]->pid, shown[i]->stacks_tid, name.data ? name.data : "", at++);
+	}
+	return 0;
+}
+
+/* What samples saw of threads: many rows, so they come after all that is short. */
+static int name_thread_stacks(struct chrome *c, struct buf *b, uint64_t *rank, uint32_t *last_pid)
+{
+	struct lanes *l = &c->sel.lanes;
+
+	for (uint32_t process = 0; process < trace_reader_n_processes(c->reader); process++) {
+		const struct trace_process *tp = trace_reader_process(c->reader, process);
+		uint32_t pid = 0;
+		uint64_t at = 0;
+
+		for (uint32_t i = 0; tp && i < l->n_threads; i++) {
+			struct thread_lane *t = &l->threads[i];
+			const struct trace_thread *tt = trace_reader_thread(c->reader, i);
+			_cleanup_buf_ struct buf name = BUF_INIT;
+
+			if (!t->shown || !t->n_samples || !tt || tt->process != process)
+				continue;
+			if (!pid) {
+				pid = next_pid(c, last_pid);
+				buf_printf(&name, "on the CPU: threads of %s", base_name(tp->exe));
+				name_process(b, pid, name.data ? name.data : "on the CPU",
+					     (*rank)++);
+				buf_done(&name);
+			}
+			t->stacks_pid = pid;
+			t->stacks_tid = t->tid;
+			thread_text(c, t, &name);
+			name_lane(b, pid, t->stacks_tid, name.data ? name.data : "", at++);
+		}
 	}
 	return 0;
 }
@@ -175,7 +245,7 @@ static void name_family(const struct chrome *c, struct buf *b, const struct lane
 			uint64_t rank)
 {
 	_cleanup_buf_ struct buf name = BUF_INIT;
-	buf_printf(&name, f->role == TR_FUTURE ? "futures in %s: " : "%s: ", f->name);
+	buf_printf(&name, f->role == TR_FUTURE ? "futures in %s: " : "%s: ", f->short_name);
 	if (f->shown_tasks < f->n_tasks)
 		buf_printf(&name, "%" PRIu64 " of ", f->shown_tasks);
 	buf_printf(&name, "%" PRIu64 " %s%s", f->n_tasks,
@@ -184,18 +254,35 @@ static void name_family(const struct chrome *c, struct buf *b, const struct lane
 		   : f->role == TR_FUTURE   ? "that waited"
 					    : "task",
 		   f->n_tasks == 1 || f->role == TR_FUTURE ? "" : "s");
-	name_process(b, f->pid, name.data ? name.data : f->name, rank);
+	name_process(b, f->pid, name.data ? name.data : f->short_name, rank);
 
 	/* Where they are spawned, next to the name. Viewers split labels at commas. */
 	const struct trace_kind *k =
 		f->role != TR_FUTURE ? trace_reader_kind(c->reader, f->kind) : NULL;
 	if (k && k->n_sites && k->sites && k->sites[0] && *k->sites[0]) {
-		_cleanup_free_ char *site = strdup(k->sites[0]);
+		_cleanup_free_ char *site = strdup(text_short_file(k->sites[0]));
 		for (char *s = site; s && *s; s++)
 			if (*s == ',')
 				*s = ';';
 		if (site)
 			metadata(b, "process_labels", f->pid, 0, "labels", site, 0);
+	}
+}
+
+static void lane_text(const struct chrome *c, const struct lane_family *f,
+		      const struct task_lane *lane, struct buf *out)
+{
+	_cleanup_free_ char *future =
+		f->role == TR_FUTURE ? kind_short(&c->sel.labels, c->reader, lane->kind) : NULL;
+
+	if (future) {
+		buf_str(out, future);
+		buf_printf(out, lane->mixed ? " and others: %" PRIu64 : ": %" PRIu64,
+			   lane->n_tasks);
+	} else if (lane->n_tasks == 1) {
+		buf_printf(out, "%s #%" PRIu64, f->short_name, lane->number);
+	} else {
+		buf_printf(out, "%" PRIu64 " × %s", lane->n_tasks, f->short_name);
 	}
 }
 
@@ -219,22 +306,23 @@ static int name_families(struct chrome *c, struct buf *b, uint64_t *rank, uint32
 		uint64_t at = 0;
 		name_family(c, b, f, (*rank)++);
 		for (uint32_t k = 0; k < f->n_shown; k++) {
-			struct task_lane *lane = &f->lanes[k];
 			_cleanup_buf_ struct buf name = BUF_INIT;
-			lane->tid = ++last_tid;
-			if (f->role == TR_FUTURE)
-				buf_printf(&name, "%" PRIu64 " future%s", lane->n_tasks,
-					   lane->n_tasks == 1 ? "" : "s");
-			else if (lane->n_tasks == 1)
-				buf_printf(&name, "task %" PRIu64, lane->number);
-			else
-				buf_printf(&name, "%" PRIu64 " tasks", lane->n_tasks);
-			name_lane(b, f->pid, lane->tid, name.data ? name.data : "", at++);
-			if (!lane->n_samples)
+
+			f->lanes[k].tid = ++last_tid;
+			lane_text(c, f, &f->lanes[k], &name);
+			name_lane(b, f->pid, f->lanes[k].tid, name.data ? name.data : "", at++);
+		}
+		/* What samples saw, many rows, is below all tasks. */
+		for (uint32_t k = 0; k < f->n_shown; k++) {
+			_cleanup_buf_ struct buf name = BUF_INIT;
+
+			if (!f->lanes[k].n_samples)
 				continue;
-			lane->stacks_tid = ++last_tid;
+			f->lanes[k].stacks_tid = ++last_tid;
+			lane_text(c, f, &f->lanes[k], &name);
 			buf_str(&name, ", on the CPU");
-			name_lane(b, f->pid, lane->stacks_tid, name.data ? name.data : "", at++);
+			name_lane(b, f->pid, f->lanes[k].stacks_tid, name.data ? name.data : "",
+				  at++);
 		}
 	}
 	return 0;
@@ -282,6 +370,8 @@ int chrome_head(struct chrome *c)
 	int r = name_threads(c, &names, &rank);
 	if (r == 0)
 		r = name_families(c, &names, &rank, &last_pid);
+	if (r == 0)
+		r = name_thread_stacks(c, &names, &rank, &last_pid);
 	/* The first of a file without anything: slices begin with a comma. */
 	if (!names.len)
 		name_process(&names, next_pid(c, &last_pid), "empty trace", 0);

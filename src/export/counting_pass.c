@@ -215,6 +215,18 @@ static int on_task_begin(void *ctx, struct tl_task *task)
 	return task_of(s, task) ? 0 : -ENOMEM;
 }
 
+/* A request that is over is a slice. */
+static int count_request(struct counts *s, struct counted_task *t, const struct tl_round *round,
+			 bool poll, uint64_t begin_ns, uint64_t end_ns)
+{
+	struct request_span over;
+
+	return s->limits->requests && request_goes_on(&t->placed.request, round, poll, begin_ns,
+						      end_ns, &over)
+		       ? count_task_slice(s, t, over.begin_ns, s->limits->slice_bytes)
+		       : 0;
+}
+
 static int on_task_end(void *ctx, struct tl_task *task)
 {
 	struct counts *s = ctx;
@@ -227,6 +239,7 @@ static int on_task_end(void *ctx, struct tl_task *task)
 		f->role = TR_WORKER;
 		s->found_workers = true;
 	}
+	count_request(s, t, &(struct tl_round){0}, false, 0, 0);
 	count_task_slice(s, t, t->placed.begin_ns, s->limits->slice_bytes + t->name_len);
 	stack_lane_end(&t->placed.stack, count_task_stack, &(struct counted){s, t, 0});
 	stack_lane_done(&t->placed.stack);
@@ -267,7 +280,7 @@ static int on_poll(void *ctx, const struct tl_poll *poll)
 		s->bytes += s->limits->flow_bytes;
 	}
 
-	TRY(tl_poll_measured(poll) ? hist_add(&s->polls, ns) : 0);
+	TRY(count_request(s, t, &poll->round, true, poll->begin_ns, poll->end_ns));
 	TRY(count_task_slice(s, t, poll->begin_ns, s->limits->slice_bytes));
 	return count_thread_slice(s, poll->thread, poll->begin_ns, poll->depth ? 0 : ns,
 				  s->limits->slice_bytes + t->name_len);
@@ -296,6 +309,7 @@ static int on_wait(void *ctx, const struct tl_wait *wait)
 		t->placed.family->wait_ns += wait->state == TS_WAITING ? ns : 0;
 		t->placed.family->sched_ns += wait->state == TS_SCHEDULED ? ns : 0;
 	}
+	TRY(count_request(s, t, &wait->round, false, wait->begin_ns, wait->end_ns));
 	return count_task_slice(s, t, wait->begin_ns, s->limits->slice_bytes);
 }
 
@@ -359,8 +373,12 @@ static int on_future_end(void *ctx, struct tl_future *future)
 		return 0;
 	count_future_slice(s, p, future->begin_ns);
 	if (!s->shown_only) {
+		struct task_lane *lane = &p->family->lanes[p->lane];
+
 		p->family->n_tasks++;
-		p->family->lanes[p->lane].n_tasks++;
+		if (!lane->n_tasks++)
+			lane->kind = future->kind;
+		lane->mixed = lane->mixed || lane->kind != future->kind;
 	}
 	lanes_future_end(p, future->end_ns);
 	future->user = NULL;
@@ -442,8 +460,6 @@ int counting_pass_run(struct counts *s, struct trace_reader *r, const struct rep
 
 void counts_clear(struct counts *s)
 {
-	hist_done(&s->polls);
-	memset(&s->polls, 0, sizeof(s->polls));
 	memset(&s->bins, 0, sizeof(s->bins));
 	memset(&s->totals, 0, sizeof(s->totals));
 	s->top.n = 0;
@@ -453,7 +469,6 @@ void counts_clear(struct counts *s)
 
 void counts_done(struct counts *s)
 {
-	hist_done(&s->polls);
 	free(s->top.tasks);
 	s->top = (struct top){0};
 }

@@ -6,7 +6,6 @@
  */
 #pragma once
 
-#include "base/hist.h"
 #include "export/limits.h"
 #include "timeline/pool.h"
 
@@ -41,7 +40,6 @@ struct counts {
 	struct pool tasks, futures; /* of those alive */
 	struct top top;
 	struct bins bins;
-	struct hist polls; /* lengths */
 	uint64_t n_slices, n_flows, n_tasks, bytes;
 	struct timeline_totals totals;
 	uint64_t base_ns;

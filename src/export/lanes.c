@@ -77,6 +77,7 @@ void lanes_done(struct lanes *l)
 	for (size_t i = 0; i < l->n_families; i++) {
 		pack_done(&l->families[i]->pack);
 		free(l->families[i]->lanes);
+		free(l->families[i]->short_name);
 		free(l->families[i]->label);
 		free(l->families[i]);
 	}
@@ -122,8 +123,10 @@ static struct lane_family *new_family(struct lanes *l, uint32_t kind, bool of_fu
 	f->name = k && k->name && *k->name ? k->name : k ? "(no name)" : "block_on";
 	if (of_futures && !k)
 		f->name = "no task";
+	f->short_name = strdup(f->name);
 	f->label = lanes_label(f->name);
-	if (!f->label || map_put(&l->by_kind, kind, of_futures, f) < 0) {
+	if (!f->short_name || !f->label || map_put(&l->by_kind, kind, of_futures, f) < 0) {
+		free(f->short_name);
 		free(f->label);
 		free(f);
 		return NULL;
@@ -147,23 +150,57 @@ int lanes_labels(const struct lanes *l, const struct trace_reader *r, struct kin
 	return kind_labels_make(r, used, ret);
 }
 
-int lanes_relabel(struct lanes *l, const struct kind_labels *labels)
+static bool is_taken(const struct lanes *l, const struct lane_family *f, const char *name)
+{
+	for (size_t i = 0; i < l->n_families; i++) {
+		const struct lane_family *other = l->families[i];
+
+		if (other != f && other->role == f->role && other->short_name &&
+		    !strcmp(other->short_name, name))
+			return true;
+	}
+	return false;
+}
+
+int lanes_relabel(struct lanes *l, const struct trace_reader *r, const struct kind_labels *labels)
 {
 	for (size_t i = 0; i < l->n_families; i++) {
 		struct lane_family *f = l->families[i];
 		char *label;
 
-		if (f->kind >= labels->n || !labels->labels[f->kind])
-			continue;
-		label = lanes_label(labels->labels[f->kind]);
+		if (f->kind < labels->n && labels->labels[f->kind])
+			f->name = labels->labels[f->kind];
+		if (f->kind != TRACE_KIND_NONE) {
+			free(f->short_name);
+			f->short_name = NULL; /* of no other family is it the name now */
+			f->short_name = kind_short(labels, r, f->kind);
+			if (f->short_name && is_taken(l, f, f->short_name)) {
+				free(f->short_name);
+				f->short_name = strdup(f->name);
+			}
+		}
+		label = f->short_name ? lanes_label(f->short_name) : NULL;
 		if (!label)
 			return -ENOMEM;
 		free(f->label);
-		f->name = labels->labels[f->kind];
 		f->label = label;
 		f->label_len = strlen(label);
 	}
 	return 0;
+}
+
+bool request_goes_on(struct request_span *r, const struct tl_round *round, bool poll,
+		     uint64_t begin_ns, uint64_t end_ns, struct request_span *ret_over)
+{
+	bool other = r->round.serial != round->serial, over = other && r->round.serial;
+
+	if (over)
+		*ret_over = *r;
+	if (other)
+		*r = (struct request_span){.round = *round, .begin_ns = begin_ns};
+	r->end_ns = end_ns;
+	r->n_polls += poll;
+	return over;
 }
 
 /* The family of a kind, made when new; NULL when out of memory. */
@@ -254,10 +291,12 @@ int lanes_future_poll(struct lanes *l, struct pool *placed, struct tl_future *fu
 	int r = 0;
 
 	*ret_placed = future->user;
-	if (future->user || !l->futures || (outcome == TO_READY && future->n_polls == 1))
+	/* A request is on its task's lane. */
+	if (future->user || !l->futures || tl_is_round(future) ||
+	    (outcome == TO_READY && future->n_polls == 1))
 		return 0;
 	for (struct tl_future *f = future->parent; f && n < 256; f = f->parent)
-		if (!f->user && !f->end_ns)
+		if (!f->user && !f->end_ns && !tl_is_round(f))
 			around[n++] = f;
 	while (n-- > 0 && r == 0)
 		r = future_take(l, placed, around[n], ret_placed);

@@ -39,7 +39,9 @@ void pack_give(struct pack *p, uint32_t lane, uint64_t end_ns);
 struct task_lane {
 	uint64_t n_slices;
 	uint64_t n_tasks;
-	uint64_t number;     /* of its first task */
+	uint64_t number; /* of its first task */
+	uint32_t kind;	 /* of futures: of its first one; `mixed`: there are others */
+	bool mixed;
 	uint64_t n_samples;  /* with stacks: they have a lane of their own below */
 	uint32_t tid;	     /* by which viewers know the lane; set for those shown */
 	uint32_t stacks_tid; /* the same of the lane of samples */
@@ -52,8 +54,9 @@ struct lane_family {
 	uint32_t kind;
 	uint32_t index;	  /* in struct lanes */
 	unsigned role;	  /* enum trace_role */
-	const char *name; /* belongs to the trace's reader */
-	char *label;	  /* the same as inside of a JSON string: escaped, cut, without quotes */
+	const char *name; /* belongs to the trace's reader, or to the labels */
+	char *short_name; /* kind_short(), or the name where two families would have one */
+	char *label;	  /* that as inside of a JSON string: escaped, cut, without quotes */
 	size_t label_len; /* at most LABEL_MAX */
 	uint64_t n_tasks, n_slices;
 	uint64_t poll_ns, wait_ns, sched_ns;
@@ -68,9 +71,21 @@ struct lane_family {
 struct thread_lane {
 	bool shown, worker;
 	uint64_t n_slices, busy_ns, n_samples;
-	uint32_t pid, tid, stacks_tid; /* set if shown */
+	uint32_t pid, tid; /* set if shown */
+	uint32_t stacks_pid, stacks_tid;
 	struct stack_lane stack;
 };
+
+/* A request that a task handles, from the begin of the first poll that belongs to it to the end of the
+ * last, or of the wait after it: so requests contain their polls and never overlap. */
+struct request_span {
+	struct tl_round round; /* serial 0: none is open */
+	uint64_t begin_ns, end_ns, n_polls;
+};
+
+/* Of each poll and wait of a task. True: another request, *ret_over, is over with it. */
+bool request_goes_on(struct request_span *r, const struct tl_round *round, bool poll,
+		     uint64_t begin_ns, uint64_t end_ns, struct request_span *ret_over);
 
 /* A task that is alive, as exporters keep it in tl_task.user. First member of their own. */
 struct lane_slot {
@@ -80,6 +95,7 @@ struct lane_slot {
 	bool shown;
 	uint64_t begin_ns;
 	uint64_t last_ns; /* end of the last slice on its lane: the next one begins no earlier */
+	struct request_span request;
 	struct stack_lane stack;
 };
 
@@ -113,8 +129,8 @@ void lanes_done(struct lanes *l);
 char *lanes_label(const char *name);
 /* Labels of what the lanes show. 0 or -ENOMEM. */
 int lanes_labels(const struct lanes *l, const struct trace_reader *r, struct kind_labels *ret);
-/* Families of one name get distinct names from now on: `labels` must outlive them. 0 or -ENOMEM. */
-int lanes_relabel(struct lanes *l, const struct kind_labels *labels);
+/* Families get distinct names from now on, and short ones: `labels` must outlive them. 0 or -ENOMEM. */
+int lanes_relabel(struct lanes *l, const struct trace_reader *r, const struct kind_labels *labels);
 /* NULL when out of memory. */
 struct thread_lane *lanes_thread(struct lanes *l, uint32_t thread);
 /* A task appears; call once, in the timeline's order, and _end at its end. 0 or -ENOMEM. */

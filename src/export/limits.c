@@ -18,8 +18,6 @@
 
 #define TASK_LANES_MAX 200u /* above this many tasks lanes are packed unless asked for */
 #define MAX_ROUNDS 8
-#define WORST_POLL_QUANTILE 0.9999
-#define WORST_POLL_MIN_NS NSEC_PER_MSEC
 
 struct chooser {
 	const struct export_options *opt;
@@ -375,10 +373,6 @@ static int choose(struct chooser *c, struct trace_reader *r, struct error *err)
 			return ret;
 	}
 
-	uint64_t worst = hist_quantile(&c->counts.polls, WORST_POLL_QUANTILE);
-	s->worst_poll_ns = !c->counts.polls.count      ? UINT64_MAX
-			   : worst < WORST_POLL_MIN_NS ? WORST_POLL_MIN_NS
-						       : worst;
 	tell(c, all_ns, all_slices);
 	return 0;
 }
@@ -409,7 +403,7 @@ int limits_run(struct trace_reader *r, const struct export_options *opt,
 
 	int r2 = choose(c, r, err);
 	if (r2 == 0 && (lanes_labels(&ret->lanes, r, &ret->labels) < 0 ||
-			lanes_relabel(&ret->lanes, &ret->labels) < 0))
+			lanes_relabel(&ret->lanes, r, &ret->labels) < 0))
 		r2 = error_set(err, -ENOMEM, "out of memory");
 	counts_done(&c->counts);
 	free(c);

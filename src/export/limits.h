@@ -22,6 +22,7 @@ struct limits {
 	unsigned slice_bytes, flow_bytes, lane_bytes;
 	bool flows;
 	bool futures;	      /* draws instances of futures on lanes of their own */
+	bool requests;	      /* draws a task's requests around its polls */
 	bool stacks;	      /* draws samples as slices on lanes of their own */
 	bool tasks_by_choice; /* lanes for tasks only when the filter names tasks */
 	const char *viewer;   /* for messages: "Chrome's trace viewer" */
@@ -35,8 +36,7 @@ struct export_scope {
 	uint64_t n_slices, n_flows, n_lanes, est_bytes;
 	uint64_t n_tasks, n_threads; /* in the window, shown or not */
 	uint64_t shown_tasks, shown_threads;
-	uint64_t cut_slices;	/* at least */
-	uint64_t worst_poll_ns; /* polls this long are highlighted; UINT64_MAX: none */
+	uint64_t cut_slices; /* at least */
 	struct timeline_totals totals;
 	struct kind_labels labels;
 	char notice[256]; /* "" or what was cut and how to get it */

@@ -38,6 +38,35 @@ void stack_frame_name(const struct trace_frame *f, struct buf *out)
 			   f->object ? f->object : "");
 }
 
+/* Of the runtime, when it polls a task: all outside of it is the same for all tasks. */
+static bool polls_task(const struct trace_frame *f)
+{
+	static const char *const begins[] = {
+		"tokio::runtime::task::", "async_task::", "<async_task::"};
+
+	for (size_t i = 0; f && f->function && i < sizeof(begins) / sizeof(begins[0]); i++)
+		if (!strncmp(f->function, begins[i], strlen(begins[i])))
+			return true;
+	return false;
+}
+
+uint32_t stack_frames(const struct trace_reader *r, uint64_t stack,
+		      const struct trace_frame **frames, uint32_t max)
+{
+	const struct trace_stack *s = stack ? trace_reader_stack(r, (uint32_t)(stack - 1)) : NULL;
+	uint32_t n = 0;
+
+	while (s && n < max) {
+		const struct trace_frame *f = trace_reader_frame(r, s->frame);
+
+		if (n && polls_task(f))
+			break;
+		frames[n++] = f;
+		s = s->parent ? trace_reader_stack(r, s->parent - 1) : NULL;
+	}
+	return n;
+}
+
 bool stack_lane_wants(const struct tl_sample *sample)
 {
 	return sample->stack && (sample->type == TM_CPU_CLOCK || sample->type == TM_CYCLES ||
@@ -73,15 +102,8 @@ int stack_lane_sample(struct stack_lane *l, const struct trace_reader *r,
 		      const struct tl_sample *sample, stack_slice_fn fn, void *ctx)
 {
 	const struct trace_frame *frames[MAX_DEPTH];
-	const struct trace_stack *s = trace_reader_stack(r, (uint32_t)(sample->stack - 1));
-	uint32_t n = 0, same = 0;
+	uint32_t n = stack_frames(r, sample->stack, frames, MAX_DEPTH), same = 0;
 	int ret = 0;
-
-	/* Innermost first; of a stack that is too deep the outer end is left out. */
-	while (s && n < MAX_DEPTH) {
-		frames[n++] = trace_reader_frame(r, s->frame);
-		s = s->parent ? trace_reader_stack(r, s->parent - 1) : NULL;
-	}
 
 	uint64_t begin = sample->time_ns, weight = sample->weight;
 	if (sample->type == TM_CPU_CLOCK)

@@ -28,6 +28,7 @@ static const struct limits speedscope_limits = {
 	.ceiling_bytes = 600000000, /* V8's heap of 4 GiB ends at 650 MB */
 	.ceiling_lanes = 10000,
 	.slice_bytes = 92,
+	.requests = true,
 	.lane_bytes = 160,
 	.tasks_by_choice = true,
 	.viewer = "Speedscope",
@@ -79,6 +80,18 @@ static int on_task_begin(void *ctx, struct tl_task *task)
 	return speedscope_task(ctx, task) ? 0 : -ENOMEM;
 }
 
+/* Before a poll or wait is pushed: a request that is over with it is around those before. */
+static int push_request(struct speedscope *s, struct speedscope_task *t,
+			const struct tl_round *round, bool poll, uint64_t begin_ns, uint64_t end_ns)
+{
+	struct request_span over;
+
+	return request_goes_on(&t->placed.request, round, poll, begin_ns, end_ns, &over)
+		       ? push(s, t->profile, speedscope_handler_frame(s, over.round.kind),
+			      over.begin_ns, over.end_ns)
+		       : 0;
+}
+
 static int on_task_end(void *ctx, struct tl_task *task)
 {
 	struct speedscope *s = ctx;
@@ -86,7 +99,9 @@ static int on_task_end(void *ctx, struct tl_task *task)
 	if (!t)
 		return -ENOMEM;
 	uint64_t end_ns = task->end_ns ? task->end_ns : s->sel.to_ns;
-	int r = push(s, t->profile, t->family_frame, t->placed.begin_ns, end_ns);
+	int r = push_request(s, t, &(struct tl_round){0}, false, end_ns, end_ns);
+	if (r == 0)
+		r = push(s, t->profile, t->family_frame, t->placed.begin_ns, end_ns);
 	lanes_task_end(&s->sel.lanes, &t->placed, end_ns);
 	task->user = NULL;
 	pool_put(&s->tasks, t);
@@ -103,9 +118,12 @@ static int on_poll(void *ctx, const struct tl_poll *poll)
 	if (thread && !poll->depth && tl_poll_measured(poll))
 		thread->busy_ns += poll->end_ns - poll->begin_ns;
 	s->any_unseen = s->any_unseen || !poll->end_seen;
-	int r = poll->end_seen ? 0
-			       : speedscope_push(s, poll->task, poll->thread, FRAME_UNSEEN,
-						 poll->begin_ns, poll->end_ns);
+	int r = push_request(s, t, &poll->round, true, poll->begin_ns, poll->end_ns);
+	if (r == 0)
+		r = speedscope_long_poll(s, t, poll);
+	if (r == 0 && !poll->end_seen)
+		r = speedscope_push(s, poll->task, poll->thread, FRAME_UNSEEN, poll->begin_ns,
+				    poll->end_ns);
 	if (r == 0)
 		r = push(s, thread, t->family_frame, poll->begin_ns, poll->end_ns);
 	return r < 0 ? r : push(s, t->profile, FRAME_POLL, poll->begin_ns, poll->end_ns);
@@ -120,7 +138,11 @@ static int on_wait(void *ctx, const struct tl_wait *wait)
 	unsigned frame = wait->state == TS_WAITING     ? FRAME_WAITING
 			 : wait->state == TS_SCHEDULED ? FRAME_SCHEDULED
 						       : FRAME_UNKNOWN;
-	return push(s, t->profile, frame, wait->begin_ns, wait->end_ns);
+	int r = push_request(s, t, &wait->round, false, wait->begin_ns, wait->end_ns);
+	if (r == 0 && t->profile && wait->place && wait->state == TS_WAITING)
+		r = push(s, t->profile, speedscope_place_frame(s, wait->place), wait->begin_ns,
+			 wait->end_ns);
+	return r < 0 ? r : push(s, t->profile, frame, wait->begin_ns, wait->end_ns);
 }
 
 static uint64_t call_frame(struct speedscope *s, uint64_t first, unsigned call)
@@ -236,7 +258,7 @@ static int make_profiles(struct speedscope *s)
 		struct lane_family *f = l->families[i];
 		for (uint32_t k = 0; k < f->n_shown; k++) {
 			struct buf name = BUF_INIT;
-			buf_printf(&name, "%s, task %" PRIu64, f->name, f->lanes[k].number);
+			buf_printf(&name, "%s #%" PRIu64, f->short_name, f->lanes[k].number);
 			f->lanes[k].tid = (uint32_t)s->n_profiles;
 			if (add_profile(s, &name) < 0)
 				return -ENOMEM;
@@ -276,7 +298,7 @@ static int write_frames(struct speedscope *s, struct json *j)
 		if (i < FRAME_BLOCK)
 			buf_str(&name, state_frames[i]);
 		else if (i >= FRAME_FAMILY)
-			buf_str(&name, l->families[i - FRAME_FAMILY]->name);
+			buf_str(&name, l->families[i - FRAME_FAMILY]->short_name);
 		else if (!s->calls_seen[i - FRAME_BLOCK])
 			continue;
 		else if (i < FRAME_PARK)

@@ -32,12 +32,13 @@ enum {
 #define FRAME_MADE (1ull << 40)		      /* + number in the order of making */
 
 /* By what a made frame is found again. */
-enum made { MADE_FUTURE = 1, MADE_CALL, MADE_OFF, MADE_FUNCTION };
+enum made { MADE_FUTURE = 1, MADE_CALL, MADE_OFF, MADE_FUNCTION, MADE_PLACE };
 
 /* The weight of one stack in a profile of samples. */
 struct sampled {
 	uint32_t profile; /* index + 1; 0: that of all tasks */
 	uint32_t kind;	  /* there: of the task */
+	uint32_t handler; /* and of its request's handler + 1; 0: none */
 	unsigned type;	  /* enum trace_sample */
 	uint64_t stack, weight;
 };
@@ -85,6 +86,7 @@ struct speedscope_task {
 	struct lane_slot placed;
 	struct speedscope_profile *profile; /* NULL if not shown */
 	uint64_t family_frame;
+	struct tl_sample long_sample; /* the last of its open poll; stack 0: none */
 };
 
 /* The profile of a thread, NULL if it isn't shown. */
@@ -102,6 +104,12 @@ int speedscope_syscall(void *ctx, const struct tl_syscall *call);
 int speedscope_off_cpu(void *ctx, const struct tl_off_cpu *off);
 int speedscope_sample(void *ctx, const struct tl_sample *sample);
 int speedscope_future_poll(void *ctx, const struct tl_future_poll *poll);
+/* The poll is over: its stack, if it was sampled as a long one. */
+int speedscope_long_poll(struct speedscope *s, struct speedscope_task *t,
+			 const struct tl_poll *poll);
+/* The frame of an await point; of a request. */
+uint64_t speedscope_place_frame(struct speedscope *s, uint64_t place);
+uint64_t speedscope_handler_frame(struct speedscope *s, uint32_t kind);
 /* Puts the samples in order and makes the frames of their functions, before the list is written. */
 int speedscope_order_samples(struct speedscope *s);
 int speedscope_write_samples(struct speedscope *s);

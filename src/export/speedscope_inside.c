@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/syscalls.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -50,6 +51,28 @@ static uint64_t future_frame(struct speedscope *s, uint32_t kind)
 			  NULL);
 }
 
+uint64_t speedscope_handler_frame(struct speedscope *s, uint32_t kind)
+{
+	return future_frame(s, kind);
+}
+
+uint64_t speedscope_place_frame(struct speedscope *s, uint64_t place)
+{
+	const struct trace_place *p =
+		trace_reader_own_place(s->reader, (uint32_t)(place - 1), NULL);
+	_cleanup_buf_ struct buf name = BUF_INIT;
+
+	if (!p)
+		return FRAME_WAITING;
+	trace_place_text(&name, p);
+	if (p->awaits && *p->awaits) {
+		buf_str(&name, ", for ");
+		text_safe(&name, p->awaits);
+	}
+	return made_frame(s, MADE_PLACE, hash_string(0, name.data), name.data ? name.data : "?",
+			  NULL);
+}
+
 static void call_text(struct buf *out, uint32_t number)
 {
 	const char *name = syscall_name(number);
@@ -86,7 +109,10 @@ int speedscope_off_cpu(void *ctx, const struct tl_off_cpu *off)
 
 int speedscope_future_poll(void *ctx, const struct tl_future_poll *poll)
 {
-	return speedscope_push(ctx, poll->task, poll->thread, future_frame(ctx, poll->future->kind),
+	/* A request is around the polls of its task, so there it isn't in them once more. */
+	struct tl_task *task = tl_is_round(poll->future) ? NULL : poll->task;
+
+	return speedscope_push(ctx, task, poll->thread, future_frame(ctx, poll->future->kind),
 			       poll->begin_ns, poll->end_ns);
 }
 
@@ -95,12 +121,17 @@ int speedscope_future_poll(void *ctx, const struct tl_future_poll *poll)
 static int add_sample(struct speedscope *s, uint32_t profile, uint32_t kind,
 		      const struct tl_sample *sample)
 {
+	/* Of a profile of one thread or task the rest shows whose it is. */
+	bool handled = !profile && sample->round.serial;
+	uint32_t handler = handled ? sample->round.kind + 1 : 0;
 	uint64_t key = (uint64_t)profile << 34 | (uint64_t)sample->type << 32 | kind;
-	struct sampled *x = map_get_or_new(&s->by_stack, key, sample->stack, sizeof(*x));
+	struct sampled *x = map_get_or_new(&s->by_stack, key,
+					   sample->stack | (uint64_t)handler << 32, sizeof(*x));
 	if (!x)
 		return -ENOMEM;
 	x->profile = profile;
 	x->kind = kind;
+	x->handler = handler;
 	x->type = sample->type;
 	x->stack = sample->stack;
 	x->weight += sample->weight;
@@ -113,6 +144,11 @@ int speedscope_sample(void *ctx, const struct tl_sample *sample)
 	struct speedscope_task *t = sample->task ? speedscope_task(s, sample->task) : NULL;
 	if (sample->task && !t)
 		return -ENOMEM;
+	if (t && (sample->type == TM_LONG_RUNNING || sample->type == TM_LONG_BLOCKED)) {
+		t->long_sample = *sample; /* the last one counts, when the poll is over */
+		t->long_sample.task = NULL;
+		return 0;
+	}
 	if (!stack_lane_wants(sample))
 		return 0;
 	const struct speedscope_profile *thread = speedscope_thread(s, sample->thread);
@@ -122,6 +158,20 @@ int speedscope_sample(void *ctx, const struct tl_sample *sample)
 	if (r == 0 && t && t->profile)
 		r = add_sample(s, (uint32_t)(t->profile - s->profiles) + 1, 0, sample);
 	return r == 0 && t ? add_sample(s, 0, sample->task->kind, sample) : r;
+}
+
+int speedscope_long_poll(struct speedscope *s, struct speedscope_task *t,
+			 const struct tl_poll *poll)
+{
+	struct tl_sample sample = t->long_sample;
+
+	t->long_sample = (struct tl_sample){0};
+	if (!sample.stack || !tl_poll_measured(poll))
+		return 0;
+	sample.type = TM_LONG_BLOCKED; /* one profile of both */
+	sample.weight = poll->end_ns - poll->begin_ns;
+	sample.round = poll->round;
+	return add_sample(s, 0, poll->task->kind, &sample);
 }
 
 /* ---- profiles of samples ---- */
@@ -147,6 +197,8 @@ static int by_profile(const void *a, const void *b)
 		return x->weight > y->weight ? -1 : 1;
 	if (x->kind != y->kind)
 		return x->kind < y->kind ? -1 : 1;
+	if (x->handler != y->handler)
+		return x->handler < y->handler ? -1 : 1;
 	return (x->stack > y->stack) - (x->stack < y->stack);
 }
 
@@ -160,15 +212,13 @@ int speedscope_order_samples(struct speedscope *s)
 		s->sampled[s->n_sampled++] = e->value;
 	qsort(s->sampled, s->n_sampled, sizeof(*s->sampled), by_profile);
 	for (size_t i = 0; i < s->n_sampled; i++) {
-		uint64_t at = s->sampled[i]->stack;
-		for (unsigned n = 0; at && n < MAX_FRAMES; n++) {
-			const struct trace_stack *x =
-				trace_reader_stack(s->reader, (uint32_t)(at - 1));
-			if (!x)
-				break;
-			function_frame(s, trace_reader_frame(s->reader, x->frame));
-			at = x->parent;
-		}
+		const struct trace_frame *frames[MAX_FRAMES];
+		uint32_t n = stack_frames(s->reader, s->sampled[i]->stack, frames, MAX_FRAMES);
+
+		for (uint32_t k = 0; k < n; k++)
+			function_frame(s, frames[k]);
+		if (s->sampled[i]->handler)
+			future_frame(s, s->sampled[i]->handler - 1);
 	}
 	return buf_failed(&s->made_names) ? -ENOMEM : 0;
 }
@@ -176,15 +226,13 @@ int speedscope_order_samples(struct speedscope *s)
 /* "[3,17,18]": outermost first, in the profile of all tasks below the family. */
 static void stack_text(struct speedscope *s, struct buf *out, const struct sampled *x)
 {
-	uint64_t frames[MAX_FRAMES + 1];
-	size_t n = 0;
-	for (uint64_t at = x->stack; at && n < MAX_FRAMES;) {
-		const struct trace_stack *st = trace_reader_stack(s->reader, (uint32_t)(at - 1));
-		if (!st)
-			break;
-		frames[n++] = function_frame(s, trace_reader_frame(s->reader, st->frame));
-		at = st->parent;
-	}
+	const struct trace_frame *stack[MAX_FRAMES];
+	uint64_t frames[MAX_FRAMES + 2];
+	size_t n = stack_frames(s->reader, x->stack, stack, MAX_FRAMES);
+	for (size_t i = 0; i < n; i++)
+		frames[i] = function_frame(s, stack[i]);
+	if (x->handler)
+		frames[n++] = future_frame(s, x->handler - 1);
 	const struct lane_family *f =
 		x->profile ? NULL : map_get(&s->sel.lanes.by_kind, x->kind, 0);
 	if (f)
@@ -211,15 +259,21 @@ int speedscope_write_samples(struct speedscope *s)
 			buf_printf(&weights, "%s%" PRIu64, next > i ? "," : "", x->weight);
 			sum += x->weight;
 		}
-		buf_printf(&name, "%s of %s", trace_sample_name(first->type),
-			   first->profile ? s->profiles[first->profile - 1].name
-					  : "all tasks by family");
+		if (first->type == TM_LONG_BLOCKED)
+			buf_str(&name, "long polls by stack");
+		else
+			buf_printf(&name, "%s of %s", trace_sample_name(first->type),
+				   first->profile ? s->profiles[first->profile - 1].name
+						  : "all tasks by family");
 		buf_str(&head, ",\n{\"type\":\"sampled\",\"name\":");
 		json_quote_shown(&head, name.data ? name.data : "samples");
 		buf_printf(&head,
 			   ",\"unit\":\"%s\",\"startValue\":0,\"endValue\":%" PRIu64
 			   ",\"samples\":[",
-			   first->type == TM_CPU_CLOCK ? "nanoseconds" : "none", sum);
+			   first->type == TM_CPU_CLOCK || first->type == TM_LONG_BLOCKED
+				   ? "nanoseconds"
+				   : "none",
+			   sum);
 		if (buf_failed(&head) || buf_failed(&samples) || buf_failed(&weights))
 			return -ENOMEM;
 		out_write(&s->out, head.data, head.len);

@@ -398,16 +398,52 @@ static const char *connection_name(const char *name)
 	return NULL;
 }
 
-/* The crate that a file is built from, as names have it. */
-static bool is_crate_of(const struct trace_process *p, const char *crate, size_t len)
+static const char *exe_name(const struct trace_process *p)
 {
 	const char *exe = p && p->exe ? p->exe : "", *slash = strrchr(exe, '/');
 
-	exe = slash ? slash + 1 : exe;
+	return slash ? slash + 1 : exe;
+}
+
+/* The crate that a file is built from, as names have it. */
+static bool is_crate_of(const struct trace_process *p, const char *crate, size_t len)
+{
+	const char *exe = exe_name(p);
+
 	for (size_t i = 0; i < len; i++)
 		if (crate[i] != (exe[i] == '-' ? '_' : exe[i]))
 			return false;
 	return !exe[len];
+}
+
+/* "block_on (main)": by the program's function that calls it (free); NULL: not known. */
+static char *root_short(const struct trace_reader *r, const struct trace_kind *k)
+{
+	const struct trace_process *p = trace_reader_process(r, k->process);
+	char *name = NULL;
+
+	for (uint32_t i = 0; i < k->n_sites && k->sites; i++) {
+		const char *site = k->sites[i] ? k->sites[i] : "";
+
+		for (const char *at = site; *at; at++) {
+			struct label_text path = {at, 0};
+			size_t crate;
+
+			if (at > site && in_path(at[-1]))
+				continue;
+			while (at[path.len] &&
+			       (in_path(at[path.len]) || strchr("{}#", at[path.len])))
+				path.len++;
+			crate = crate_len(path);
+			if (!crate || !is_crate_of(p, at, crate))
+				continue;
+			return asprintf(&name, "block_on (%.*s)", (int)(path.len - crate - 2),
+					at + crate + 2) < 0
+				       ? NULL
+				       : name;
+		}
+	}
+	return NULL;
 }
 
 char *kind_short(const struct kind_labels *l, const struct trace_reader *r, uint32_t kind)
@@ -422,6 +458,12 @@ char *kind_short(const struct kind_labels *l, const struct trace_reader *r, uint
 
 	if (known)
 		return strdup(known);
+	if (k && k->role == TR_ROOT && !strncmp(label, "block_on", 8)) {
+		char *root = root_short(r, k);
+
+		if (root)
+			return root;
+	}
 	/* A generic tail. */
 	for (size_t i = len; len && label[len - 1] == '>' && i-- > 1;) {
 		int step = bracket(label, i);

@@ -6,6 +6,7 @@
  */
 #include "tests/traces/file.h"
 #include "tests/traces/inside.h"
+#include "tests/traces/requests.h"
 #include "tests/traces/sample.h"
 
 #include <sys/stat.h>
@@ -234,6 +235,9 @@ int main(int argc, char **argv)
 
 	snprintf(path, sizeof(path), "%s/good/inside.plx", base);
 	if (inside_write(path, &err) < 0)
+		fail(err.text);
+	snprintf(path, sizeof(path), "%s/good/requests.plx", base);
+	if (requests_write(path, &err) < 0)
 		fail(err.text);
 	struct buf small = load("good/small.plx");
 	make_future(&small);

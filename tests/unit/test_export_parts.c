@@ -255,7 +255,7 @@ static void test_unseen_end(void **state)
 	assert_int_equal(trace_writer_close(w, &err), 0);
 
 	text = export_of(path, "chrome");
-	assert_non_null(strstr(text, "\"name\":\"job: end not seen\""));
+	assert_non_null(strstr(text, "\"name\":\"job #1: end not seen\""));
 	assert_non_null(strstr(text, "\"polls\":1,\"wakes\":0,\"polled_us\":0.000"));
 	assert_non_null(strstr(text, "\"polls\":1,\"wakes\":0,\"polled_us\":2.000"));
 	free(text);

@@ -586,6 +586,9 @@ static void test_label_objects(void **state)
 /* Handlers bear the name of the program's own function; short names leave the crate out. */
 static void test_label_handlers(void **state)
 {
+	enum { N_ROOT = 1000 }; /* no flag: a block_on, called as below */
+	static const char *const sites[] = {"tokio::runtime::park::x+0x30 (my_apples::pie)",
+					    "src/main.rs:7 (my_app::main)"};
 	static const struct {
 		uint32_t flags;
 		const char *name, *full, *label, *shorter;
@@ -617,6 +620,8 @@ static void test_label_handlers(void **state)
 		{0, "my_app::mailer", "my_app::mailer", "my_app::mailer", "mailer"},
 		{0, "my_apples::pie<Vec<u8>>", "", "my_apples::pie<Vec<u8>>", "my_apples::pie"},
 		{0, "<T as Future>", "", "<T as Future>", "<T as Future>"},
+		{N_ROOT, "block_on (multi_thread)", "", "block_on (multi_thread)",
+		 "block_on (main)"},
 	};
 	enum { N = sizeof(rows) / sizeof(rows[0]) };
 	const struct trace_process process = {.exe = "/bin/my-app", .cmdline = "my-app"};
@@ -632,10 +637,15 @@ static void test_label_handlers(void **state)
 	w = new_trace(path);
 	assert_int_equal(trace_writer_process(w, &process, &index), 0);
 	for (size_t i = 0; i < N; i++) {
+		bool root = rows[i].flags == N_ROOT;
 		const struct trace_kind k = {.name = rows[i].name,
 					     .full_name = rows[i].full,
-					     .flags = rows[i].flags,
-					     .role = rows[i].flags ? TR_FUTURE : TR_TASK};
+					     .flags = root ? 0 : rows[i].flags,
+					     .n_sites = root ? 2 : 0,
+					     .sites = root ? sites : NULL,
+					     .role = root	     ? TR_ROOT
+						     : rows[i].flags ? TR_FUTURE
+								     : TR_TASK};
 
 		assert_int_equal(trace_writer_kind(w, &k, &index), 0);
 	}

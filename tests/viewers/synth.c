@@ -287,7 +287,7 @@ static void describe(void)
 		[K_ACCEPT] = {"shop::accept_loop", TR_TASK, "shop::main+0x1f3"},
 		[K_CONN] = {"shop::handle_connection", TR_TASK, "shop::accept_loop+0x88"},
 		[K_LOGGER] = {"shop::log::writer", TR_TASK, "shop::log::start+0x41"},
-		[K_TICKER] = {"shop::metrics::tick<\"10ms\">", TR_TASK, "shop::main+0x2a0"},
+		[K_TICKER] = {"<shop::Ticker<\"10ms\"> as Tick>::run", TR_TASK, "shop::main+0x2a0"},
 		[K_FILE] = {"tokio::fs::asyncify<shop::read_page>", TR_BLOCKING,
 			    "tokio::fs::asyncify+0x30"},
 	};

@@ -6,6 +6,7 @@ import subprocess
 from collections import defaultdict
 
 import pytest
+from conftest import ROOT
 
 # What Catapult knows; any other aborts its whole import.
 CNAMES = {
@@ -13,6 +14,8 @@ CNAMES = {
     "thread_state_uninterruptible", "thread_state_iowait", "thread_state_running",
     "thread_state_runnable", "thread_state_sleeping", "thread_state_unknown",
     "background_memory_dump", "light_memory_dump", "detailed_memory_dump",
+    "cq_build_running", "cq_build_passed", "cq_build_failed", "cq_build_abandoned",
+    "cq_build_attempt_passed", "cq_build_attempt_failed",
 }
 
 WINDOWS = [
@@ -75,8 +78,8 @@ def check_chrome(path):
             assert e["ph"] not in flows[e["id"]]
             flows[e["id"]][e["ph"]] = (lane, e["ts"])
         else:
-            assert e["ph"] == "M"
-            if e["name"] in ("process_name", "thread_name"):
+            assert e["ph"] in "Mi"  # a moment: a sample of a long poll
+            if e["ph"] == "M" and e["name"] in ("process_name", "thread_name"):
                 assert (e["name"], *lane) not in named, "named twice"
                 named.add((e["name"], *lane))
     for lane, slices in lanes.items():
@@ -123,6 +126,56 @@ def test_chrome(export, trace, options):
 def test_speedscope(export, trace, options):
     path, _ = export(trace, "rules.speedscope.json", *options)
     check_speedscope(path)
+
+
+CUTS = ["1ms", "2030us", "5ms", "8055us", "15ms", "21055us", "22022us", "102075us", "252205us", "310ms"]
+
+
+@pytest.mark.parametrize("name", ["requests", "inside"])
+def test_no_overlap_at_a_cut(export, name):
+    """What is open where a window begins is cut there, and is still one in the other."""
+    for cut in CUTS if name == "inside" else CUTS[:7]:
+        path, _ = export(ROOT / f"tests/traces/good/{name}.plx", "cut.json", "--from", cut)
+        _, lanes, _ = check_chrome(path)
+        for slices in lanes.values():
+            begins = [begin for begin, minus_dur, _ in slices if minus_dur]
+            assert len(begins) == len(set(begins)), f"two slices begin at once: --from {cut}"
+
+
+def test_requests(export):
+    """Requests have names, lie around their polls, and differ from waits by their colours."""
+    path, _ = export(ROOT / "tests/traces/good/requests.plx", "requests.json")
+    events, lanes, _ = check_chrome(path)
+    requests = [e for e in events if e["ph"] == "X" and e["cat"] == "request"]
+    assert sorted(e["name"] for e in requests) == ["hello", "order", "order", "user::login"]
+    order = next(e for e in requests if e["name"] == "order" and e["args"]["polls"] == 2)
+    assert order["args"]["handler"] == "shop::order"
+    polls = [e for e in events if e["ph"] == "X" and e["cat"] == "poll"]
+    on_thread = [e["name"] for e in polls if e["pid"] == 100]
+    assert on_thread == ["mailer #3", "axum connection #7", "order #7", "order #8", "mailer #3", "order #7",
+                         "user::login #7", "hello #7"]
+    (long,) = (e for e in polls if e["name"] == "user::login #7")
+    assert long["cname"] == "terrible"
+    waits = [e for e in events if e["ph"] == "X" and e["cat"] == "wait" and "args" in e]
+    colours = {e["name"]: e["cname"] for e in waits}
+    assert colours == {"order.rs:24 shop::order": "cq_build_running", "serve.rs:257 axum::serve::into_future":
+                       "thread_state_sleeping", "main.rs:60 shop::mailer": "grey"}
+    names = {e["args"]["name"] for e in events if e["name"] in ("process_name", "thread_name")}
+    assert {"axum connection: 2 tasks", "axum connection #7", "mailer #3"} <= names
+    assert not any("futures in" in name for name in names)
+
+    path, _ = export(ROOT / "tests/traces/good/requests.plx", "requests.speedscope.json", "--task", "7")
+    file = check_speedscope(path)
+    frames = [f["name"] for f in file["shared"]["frames"]]
+    stacks = {p["name"]: [[frames[i] for i in s] for s in p["samples"]]
+              for p in file["profiles"] if p["type"] == "sampled"}
+    login = ["axum connection", "shop::user::login", "hyper::proto::h1::dispatch::poll", "shop::user::login"]
+    assert stacks["cpu-clock of all tasks by family"] == [login]
+    assert stacks["long polls by stack"] == [login + ["clock_nanosleep"]]
+    (task,) = (p for p in file["profiles"] if p["name"] == "axum connection #7")
+    opened = [frames[e["frame"]] for e in task["events"] if e["type"] == "O"]
+    at = opened.index("waiting", opened.index("shop::order"))
+    assert opened[at + 1] == "src/api/order.rs:24 shop::order, for tokio::sync::mpsc::bounded::send"
 
 
 def test_chrome_counts(export, synth, pollux):
@@ -205,4 +258,4 @@ def test_names_from_the_target_are_harmless(export, synth):
     """The synthetic ticker has quotes in its name."""
     path, _ = export(synth(60, 1500), "quotes.json")
     names = {e["args"]["name"] for e in load_chrome(path)["traceEvents"] if e["name"] == "process_name"}
-    assert 'shop::metrics::tick<"10ms">: 1 task' in names
+    assert '<shop::Ticker<"10ms"> as Tick>::run: 1 task' in names

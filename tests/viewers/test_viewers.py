@@ -113,6 +113,33 @@ def test_inside_of_polls(viewer_pages, export):
         assert page.errors == []
 
 
+def test_requests(viewer_pages, export):
+    """A service's requests, as both viewers show them."""
+    sample = ROOT / "tests/traces/good/requests.plx"
+    path, _ = export(sample, "requests.json")
+    with pages.Server(viewer_pages, path.parent) as server, browser.Page() as page:
+        load_in_catapult(page, server, path)
+        assert page.eval("model.importWarnings.map(w => w.type + ': ' + w.message)") == []
+        # Each poll of an order is inside of the request, and all that it waits for, too.
+        inside = page.eval("[...model.getDescendantEvents()].filter(e => e.parentSlice &&"
+                           " e.parentSlice.title == 'order' && e.parentSlice.category == 'request')"
+                           ".map(e => e.title)")
+        assert sorted(inside) == ["order.rs:24 shop::order"] * 2 + ["poll"] * 3 + ["scheduled"]
+        around = page.eval("[...new Set([...model.getDescendantEvents()].filter("
+                           "e => e.category == 'request').map(e => e.parentSlice.title))]")
+        assert sorted(around) == ["axum connection #7", "axum connection #8"]
+        picture(page, "catapult-requests.png")
+        assert page.errors == []
+
+    path, _ = export(sample, "requests.speedscope.json", "--task", "7")
+    with pages.Server(viewer_pages, path.parent) as server, browser.Page() as page:
+        page.open(f"{server.url}/speedscope/index.html#profileURL={server.url}/files/{path.name}")
+        page.wait_for("document.body && document.body.innerText.includes('axum connection #7')")
+        assert [text for kind, text in page.console if kind in ("warning", "error", "assert")] == []
+        picture(page, "speedscope-requests.png")
+        assert page.errors == []
+
+
 @pytest.mark.parametrize("options", [(), ("--task", "4", "--task", "2"), ("--from", "10ms", "--to", "30ms"),
                                      ("--thread", "w"), ("--max-slices", "900")], ids=" ".join)
 def test_speedscope(viewer_pages, export, trace, options):
