@@ -67,6 +67,7 @@
 struct attach {
 	struct process process;
 	struct tracer *tracer;
+	struct tracer *spare;	  /* so that a detach does not fail because no thread can be made */
 	struct entry_stop parked; /* parked.tid is 0 once it runs */
 	bool followed;		  /* it lives on whatever becomes of us */
 	struct process_objects objects;
@@ -607,7 +608,10 @@ static int attach_new(const struct attach_options *opt, struct attach **ret_atta
 	if (!a)
 		return error_set(err, -ENOMEM, "out of memory");
 	rc = tracer_start(&a->tracer, err);
+	if (rc == 0)
+		rc = tracer_start(&a->spare, err);
 	if (rc < 0) {
+		tracer_end(a->tracer);
 		free(a);
 		return rc;
 	}
@@ -627,6 +631,15 @@ static int attach_new(const struct attach_options *opt, struct attach **ret_atta
 	return 0;
 }
 
+/* What the former one holds still is let go. */
+static int next_tracer(struct attach *a)
+{
+	tracer_end(a->tracer);
+	a->tracer = a->spare;
+	a->spare = NULL;
+	return a->tracer ? 0 : tracer_start(&a->tracer, NULL);
+}
+
 static int restore(void *arg)
 {
 	struct error ignored = {0};
@@ -638,9 +651,7 @@ static int restore(void *arg)
  * it. So what is left to be restored then is restored by another tracer. */
 static int restore_anew(struct attach *a)
 {
-	tracer_end(a->tracer);
-	a->tracer = NULL;
-	TRY(tracer_start(&a->tracer, NULL));
+	TRY(next_tracer(a));
 	return tracer_call(a->tracer, restore, a);
 }
 
@@ -702,10 +713,10 @@ int attach_open(pid_t pid, const struct attach_options *opt, struct attach **ret
 	rc = run_load(a, err);
 	if (rc < 0 && !opt->starting && was_lost(a, rc, err))
 		rc = -ESRCH;
+	if (rc == 0)
+		rc = next_tracer(a);
 	if (rc < 0)
 		goto fail;
-	tracer_end(a->tracer);
-	a->tracer = NULL;
 	*ret_attach = a;
 	return 0;
 fail:
@@ -852,8 +863,7 @@ int attach_go(struct attach *a, struct error *err)
 	if (rc < 0 && !a->followed)
 		launch_abort(&a->process);
 	a->parked = (struct entry_stop){0};
-	tracer_end(a->tracer);
-	a->tracer = NULL;
+	next_tracer(a);
 	return rc;
 }
 
@@ -869,6 +879,11 @@ static int unload(void *arg)
 	if (rc < 0)
 		return error_sys(a->err, rc, "cannot restore process %d", a->process.pid);
 	return restore_sites(a, a->err);
+}
+
+static bool is_hooked(const struct attach *a)
+{
+	return hooks_any_patch(&a->hooks) || hooks_any_flip(&a->hooks);
 }
 
 int attach_close(struct attach *a, struct error *err)
@@ -905,8 +920,12 @@ void attach_free(struct attach *a)
 {
 	if (!a)
 		return;
-	tracer_end(a->tracer);
 	agent_rings_done(&a->rings);
+	/* They had most of our address space, for want of which it may not have been restored. */
+	if (a->hooks.n && !a->parked.tid && is_hooked(a) && attach_alive(a) && next_tracer(a) == 0)
+		tracer_call(a->tracer, unload, a);
+	tracer_end(a->tracer);
+	tracer_end(a->spare);
 	for (size_t i = 0; i < a->n_hooked; i++)
 		hooked_free(a->hooked[i]);
 	free(a->hooked);

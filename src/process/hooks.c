@@ -497,6 +497,14 @@ int hooks_unflip(struct hooks *h, struct process *p, const struct layout *l)
 	return result;
 }
 
+bool hooks_any_flip(const struct hooks *h)
+{
+	for (size_t i = 0; h->flipped && i < h->n; i++)
+		if (h->flipped[i])
+			return true;
+	return false;
+}
+
 /* Whether a stopped thread is in the middle of these bytes. At their first byte is fine. */
 static bool occupied(const uint64_t *pcs, size_t n, const struct hook_patch *patch)
 {

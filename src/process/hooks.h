@@ -103,3 +103,4 @@ int hooks_patch(struct hooks *h, struct process *p, const struct process_stop *s
 int hooks_unflip(struct hooks *h, struct process *p, const struct layout *l);
 int hooks_unpatch(struct hooks *h, struct process *p, uint64_t until_ns); /* 1: as above */
 bool hooks_any_patch(const struct hooks *h);				  /* applied */
+bool hooks_any_flip(const struct hooks *h);

@@ -69,6 +69,7 @@ static void *tracer_main(void *arg)
 	struct tracer *t = arg;
 
 	prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
+	prctl(PR_SET_NAME, "tracer", 0, 0, 0);
 	pthread_mutex_lock(&t->lock);
 	for (;;) {
 		while (!t->fn && !t->ending)

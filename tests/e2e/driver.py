@@ -188,10 +188,16 @@ class Recorder:
     def until_compiled(self):
         """Waits until it has read debug information, for which it has a thread, and made use of it."""
         deadline = time.monotonic() + TIMEOUT
-        while len(os.listdir(f"/proc/{self.process.pid}/task")) > 1:
+        while any(name != "tracer" for name in self._other_threads()):
             assert time.monotonic() < deadline
             time.sleep(0.01)
         until_slept(self.process.pid, 5)  # it does so between two looks at the rings
+
+    def _other_threads(self):
+        for task in Path(f"/proc/{self.process.pid}/task").iterdir():
+            if task.name != str(self.process.pid):
+                with contextlib.suppress(OSError):
+                    yield (task / "comm").read_text().strip()
 
     def said(self):
         """Its output and its errors, when it has ended."""

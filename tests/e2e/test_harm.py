@@ -5,6 +5,7 @@ import itertools
 import os
 import random
 import re
+import resource
 import signal
 import subprocess
 import time
@@ -355,6 +356,23 @@ def test_detach_restores(pollux, suite, trace, package, profile):
     assert before.keys() == after.keys()
     for line, content in before.items():
         assert content == after[line], f"{line} differs"
+
+
+def test_detach_without_memory(pollux, suite, trace):
+    """pollux gets no more memory, and no thread, when it is to end: the program is restored all the same."""
+    with driver.Target(suite(), "steady") as target:
+        before = snapshot(target.pid)
+        target.go()
+        recorder = driver.Recorder(pollux, target.pid, trace)
+        assert snapshot(target.pid) != before
+        status = driver.Path(f"/proc/{recorder.process.pid}/status").read_text()
+        used = int(re.search(r"VmSize:\s+(\d+)", status)[1]) << 10
+        resource.prlimit(recorder.process.pid, resource.RLIMIT_AS, (used, resource.RLIM_INFINITY))
+        recorder.stop()
+        assert not driver.enabled(target.pid)
+        after = snapshot(target.pid)
+        assert all(after[line] == content for line, content in before.items())
+        finish(target)
 
 
 @pytest.mark.parametrize("package,program", [
