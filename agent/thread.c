@@ -439,6 +439,13 @@ void agent_child(void)
 	arch_fill_hole(ring & ~page, ((end + page) & ~page) - (ring & ~page));
 }
 
+/* Whether its library was unloaded since pollux has looked: then nothing unwinds by it. */
+static bool is_gone(const struct agent_unwinder *u)
+{
+	return agent_may(AGENT_MAY_ASK) &&
+	       !(arch_readable(u->find_fde & ~7ull) && arch_readable(u->register_frame & ~7ull));
+}
+
 /* Whether an unwinder finds its way out of our code. */
 static bool knows_us(const struct agent_unwinder *u)
 {
@@ -469,7 +476,7 @@ void agent_register(void)
 	for (uint32_t i = 0; i < s->n_unwinders; i++) {
 		const struct agent_unwinder *u = &s->unwinders[i];
 
-		if (knows_us(u))
+		if (is_gone(u) || knows_us(u))
 			continue;
 		((void (*)(const void *))u->register_frame)((const void *)s->eh_frame);
 		if (!knows_us(u))

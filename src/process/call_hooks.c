@@ -108,7 +108,8 @@ int call_hooks_unpatch(struct hooks *h, struct process *p, size_t first, size_t 
 		rc = memory_read(p, c->addr, &field, FIELD);
 		if (rc == 0 && field == c->patched)
 			rc = memory_replace(p, c->addr, &c->patched, &c->original, FIELD);
-		if (rc < 0)
+		/* Its object may have been unloaded. */
+		if (rc < 0 && rc != -EIO && rc != -EFAULT)
 			result = rc;
 		else
 			c->applied = false;

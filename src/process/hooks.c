@@ -448,13 +448,21 @@ static bool is_slot(const struct agent_hook *hook)
 	       hook->type != AH_ROOT_SITE && !hook_is_call(hook);
 }
 
+/* What an access says of memory whose object the program has unloaded (dlclose). */
+static bool is_unloaded(int rc)
+{
+	return rc == -EIO || rc == -EFAULT;
+}
+
 static int flip(struct hooks *h, const struct process *p, const struct layout *l, size_t i)
 {
 	const struct agent_hook *hook = &h->table[i];
 	uint64_t live;
 
-	TRY(memory_read_u64(p, hook->slot, &live));
-	if (live != hook->saved) {
+	int rc = memory_read_u64(p, hook->slot, &live);
+	if (rc < 0 && !is_unloaded(rc))
+		return rc;
+	if (rc < 0 || live != hook->saved) {
 		h->n_slots_other++;
 		return 0;
 	}
@@ -489,7 +497,7 @@ int hooks_unflip(struct hooks *h, struct process *p, const struct layout *l)
 		rc = memory_read_u64(p, h->table[i].slot, &live);
 		if (rc == 0 && live == stub_of(l, i))
 			rc = memory_write_u64(p, h->table[i].slot, h->table[i].saved);
-		if (rc < 0 && rc != -EIO) /* its object was unloaded */
+		if (rc < 0 && !is_unloaded(rc))
 			result = rc;
 		else
 			h->flipped[i] = false;
@@ -592,12 +600,17 @@ static int patch_some(struct hooks *h, struct process *p, const uint64_t *pcs, s
 		      size_t first, size_t n)
 {
 	struct live_sites live;
+	/* If one of them can't be read, each is read by itself. */
+	bool read = read_sites(p, h->patches + first, n, &live) == 0;
 
-	TRY(read_sites(p, h->patches + first, n, &live));
 	for (size_t i = 0; i < n; i++) {
 		struct hook_patch *patch = &h->patches[first + i];
-		int rc = patch->trampoline ? patch_site(p, patch, live.bytes[i], pcs, n_pcs) : 0;
+		int rc = read ? 0 : memory_read(p, patch->addr, live.bytes[i], patch->len);
 
+		if (rc == 0 && patch->trampoline)
+			rc = patch_site(p, patch, live.bytes[i], pcs, n_pcs);
+		if (is_unloaded(rc))
+			rc = 1;
 		if (rc < 0)
 			return rc;
 		h->n_sites_left += rc > 0;
@@ -688,7 +701,7 @@ static int unpatch_some(struct hooks *h, struct process *p, size_t first, size_t
 		if (rc == 0 && !memcmp(live + patch->jump_offset, patch->jump, ARCH_JUMP_BYTES))
 			rc = memory_replace(p, patch->addr + patch->jump_offset, patch->jump,
 					    patch->live + patch->jump_offset, ARCH_JUMP_BYTES);
-		if (rc < 0)
+		if (rc < 0 && !is_unloaded(rc))
 			result = rc;
 		else
 			patch->applied = false;

@@ -264,6 +264,21 @@ static void test_unwinder_that_does_not_know(void **state)
 	assert_int_equal(area.state->registered, 3);
 }
 
+/* Its library was unloaded between the attach and the first poll. */
+static void test_unwinder_that_is_gone(void **state)
+{
+	char *page = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	(void)state;
+	assert_true(page != MAP_FAILED);
+	munmap(page, 4096);
+	area.state->unwinders[1] = (struct agent_unwinder){(uint64_t)page, (uint64_t)page};
+	area.state->n_unwinders = 2;
+	area.state->may_call |= AGENT_MAY_ASK;
+	poll_as(to_pending);
+	assert_int_equal(area.state->registered, 2);
+}
+
 static double vector_argument;
 
 static void takes_a_vector(void *future, void *context, double argument)
@@ -497,6 +512,7 @@ int main(void)
 		WITH(test_hooks_without_frames, setup_async),
 		WITH(test_panic_through_a_read, setup),
 		WITH(test_unwinder_that_does_not_know, setup_async),
+		WITH(test_unwinder_that_is_gone, setup_async),
 		WITH(test_arguments_while_registering, setup),
 		WITH(test_unwinder_that_knows_already, setup),
 		WITH(test_fork_inside, setup),

@@ -1564,34 +1564,72 @@ static void test_patch_in_stops(void **state)
 	munmap(code, SITES * 4096);
 }
 
-/* A site that can't be read in the middle of it: what was changed is left to be restored in stops, too. */
-static void test_patch_fails(void **state)
+static uint8_t *to_unmap;
+
+static void unmap_one(int number)
+{
+	munmap(to_unmap, 4096);
+	shared->signals++;
+}
+
+/* The program unloads (dlclose) what some of the sites are in, before they are changed or after it: the others are
+ * changed and restored all the same. */
+static void sites_unloaded(bool before)
 {
 	static const struct process_stop none = {0};
 	struct process p = PROCESS_INIT;
 	struct hooks h = {0};
 	struct error err = {0};
-	uint8_t *code;
-	pid_t pid = start_with_sites(&code);
+	struct sigaction act = {.sa_handler = unmap_one}, was;
+	size_t gone = 2 * HOOKS_AT_ONCE + 3;
+	uint8_t *code, live[7];
 	int rc, status;
 
-	(void)state;
+	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	sigaction(SIGUSR1, &act, &was);
+	pid_t pid = start_with_sites(&code);
+	sigaction(SIGUSR1, &was, NULL);
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	/* once more, with the address known */
+	to_unmap = code + gone * 4096;
+	sigaction(SIGUSR1, &act, &was);
+	pid = start_paused();
+	sigaction(SIGUSR1, &was, NULL);
 	assert_int_equal(process_open(pid, &p, &err), 0);
 	plan_sites(&h, code);
-	h.patches[2 * HOOKS_AT_ONCE].addr = 4096;
-	while ((rc = hooks_patch(&h, &p, &none, 0, &err)) == 1)
-		;
-	assert_true(rc < 0 && err.code == rc);
-	assert_true(hooks_any_patch(&h));
-	assert_int_equal(hooks_unpatch(&h, &p, 0), 1);
-	assert_true(hooks_any_patch(&h));
-	assert_int_equal(hooks_unpatch(&h, &p, 0), 0);
-	assert_sites(&p, code, CODE "\x03\x04");
+	for (int turn = 0; turn < 2; turn++) {
+		if (turn != before) {
+			kill(pid, SIGUSR1);
+			while (!shared->signals)
+				usleep(1000);
+		}
+		while ((rc = turn ? hooks_unpatch(&h, &p, 0)
+				  : hooks_patch(&h, &p, &none, 0, &err)) == 1)
+			;
+		assert_int_equal(rc, 0);
+		for (size_t i = 0; i < SITES; i++) {
+			if (i == gone)
+				continue;
+			assert_int_equal(
+				memory_read(&p, (uint64_t)(code + i * 4096 + 100), live, 7), 0);
+			assert_memory_equal(live, turn ? CODE "\x03\x04" : "\x48" JUMP "\x04", 7);
+		}
+	}
+	assert_false(hooks_any_patch(&h));
+	assert_int_equal(h.n_sites_left, before ? 1 : 0);
 	hooks_done(&h);
 	process_close(&p);
 	kill(pid, SIGKILL);
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	munmap(code, SITES * 4096);
+}
+
+static void test_sites_unloaded(void **state)
+{
+	sites_unloaded(false);
+	sites_unloaded(true);
+	(void)state;
 }
 
 static unsigned n_resumes;
@@ -2560,7 +2598,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_replace_on_two_pages),
 		cmocka_unit_test(test_replace_by_half),
 		cmocka_unit_test(test_patch_in_stops),
-		cmocka_unit_test(test_patch_fails),
+		cmocka_unit_test(test_sites_unloaded),
 		cmocka_unit_test(test_undo_in_stops),
 		cmocka_unit_test(test_patch_copies_no_page),
 		cmocka_unit_test(test_prepare_leaves_new_code),
