@@ -576,6 +576,16 @@ static int close_poll(struct drain *d, struct source *s, struct inlined_thread *
 	return 0;
 }
 
+/* The innermost poll is over, since another one ends that is not open: so is what is open inside. */
+static int give_up(struct drain *d, const struct source *s, const struct inlined_poll *o,
+		   const struct trace_event *e)
+{
+	for (uint32_t i = o->begin.n; i-- > 0;)
+		if (o->begin.items[i].open)
+			TRY(tell(d, s, e, &o->begin.items[i], TE_FUTURE_END, TO_UNKNOWN));
+	return 0;
+}
+
 /* The await point of the poll that ends: a future's own, of a task the innermost of the program. */
 static uint64_t place_of(const struct source *s, const struct future_snapshot *now,
 			 const struct trace_event *e)
@@ -709,6 +719,8 @@ int inlined_event(struct drain *d, struct source *s, uint32_t ring, const struct
 			e.value = place_of(s, &t->current, &e);
 		if (o && o->kind == e.kind && o->task == e.task)
 			TRY(close_poll(d, s, t, o, &t->current, &t->departed, &e));
+		else if (o)
+			TRY(give_up(d, s, o, &e));
 		t->n--;
 		clear(&t->current);
 		clear(&t->departed);
