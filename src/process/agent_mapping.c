@@ -765,7 +765,7 @@ static int undo_patch(const struct patches_left *left, uint32_t i)
 		return call_hooks_undo(left->process, hook);
 	int at = jump_left(left->process, hook, live);
 	return at < 0 ? 0
-		      : memory_replace(left->process, hook->slot + (uint64_t)at, live + at,
+		      : memory_replace(left->process, hook->slot + (uint64_t)at,
 				       (const uint8_t *)&hook->saved + at, ARCH_JUMP_BYTES);
 }
 

@@ -6,7 +6,7 @@
  * into, no thread can be inside of something new, and a thread that is in the called function comes
  * back to where it would have come back to anyway. The bytes are changed while all threads are
  * stopped, each four whole or not at all: whenever pollux is killed, each call leads to the
- * function or to a stub that leads there.
+ * function or to a stub that leads there. Four bytes that lie in two pages are left alone.
  */
 #include "process/call_hooks.h"
 
@@ -82,7 +82,7 @@ int call_hooks_patch(struct hooks *h, struct process *p, size_t first, size_t n)
 			h->n_calls_left++;
 			continue;
 		}
-		rc = memory_replace(p, c->addr, &c->original, &c->patched, FIELD);
+		rc = memory_replace(p, c->addr, &c->patched, FIELD);
 		if (rc == -EOPNOTSUPP) {
 			h->n_calls_left++;
 			continue;
@@ -107,7 +107,7 @@ int call_hooks_unpatch(struct hooks *h, struct process *p, size_t first, size_t 
 			continue;
 		rc = memory_read(p, c->addr, &field, FIELD);
 		if (rc == 0 && field == c->patched)
-			rc = memory_replace(p, c->addr, &c->patched, &c->original, FIELD);
+			rc = memory_replace(p, c->addr, &c->original, FIELD);
 		/* Its object may have been unloaded. */
 		if (rc < 0 && rc != -EIO && rc != -EFAULT)
 			result = rc;
@@ -126,8 +126,5 @@ bool call_hooks_left(const struct process *p, const struct agent_hook *hook, uin
 
 int call_hooks_undo(const struct process *p, const struct agent_hook *hook)
 {
-	uint32_t field;
-
-	TRY(memory_read(p, hook->slot, &field, FIELD));
-	return memory_replace(p, hook->slot, &field, &hook->saved, FIELD);
+	return memory_replace(p, hook->slot, &hook->saved, FIELD);
 }

@@ -27,6 +27,8 @@ static const char *trouble_of(const struct process *p, const struct code_ref *u,
 			return "a word differs from the file";
 		return NULL;
 	}
+	if (!memory_in_one_page(at, sizeof(uint32_t)))
+		return "a call of them lies in two pages, which can't be changed as one";
 	if (!call_hooks_read(p, at, target, ret_saved))
 		return "a call of them isn't in memory what it is in the file";
 	return NULL;

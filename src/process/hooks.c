@@ -588,8 +588,7 @@ static int patch_site(struct process *p, struct hook_patch *patch, const uint8_t
 
 	if (memcmp(live, patch->live, patch->len) || occupied(pcs, n_pcs, patch))
 		return 1;
-	rc = memory_replace(p, patch->addr + patch->jump_offset, patch->live + patch->jump_offset,
-			    patch->jump, ARCH_JUMP_BYTES);
+	rc = memory_replace(p, patch->addr + patch->jump_offset, patch->jump, ARCH_JUMP_BYTES);
 	if (rc == -EOPNOTSUPP)
 		return 1;
 	patch->applied = rc == 0;
@@ -699,7 +698,7 @@ static int unpatch_some(struct hooks *h, struct process *p, size_t first, size_t
 		if (!read)
 			rc = memory_read(p, patch->addr, live, patch->len);
 		if (rc == 0 && !memcmp(live + patch->jump_offset, patch->jump, ARCH_JUMP_BYTES))
-			rc = memory_replace(p, patch->addr + patch->jump_offset, patch->jump,
+			rc = memory_replace(p, patch->addr + patch->jump_offset,
 					    patch->live + patch->jump_offset, ARCH_JUMP_BYTES);
 		if (rc < 0 && !is_unloaded(rc))
 			result = rc;

@@ -37,7 +37,9 @@
 #include <stddef.h>
 #include <sys/ptrace.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #define EXEC_TIMEOUT (10000 * NSEC_PER_MSEC)
 #define START_TIMEOUT (60000 * NSEC_PER_MSEC)
@@ -398,9 +400,15 @@ int launch_go(struct tracer *tracer, struct process *p, const struct entry_stop 
 
 void launch_abort(struct process *p)
 {
-	int status;
+	int status, rc = -1;
 
-	if (p->pid > 0 && kill(p->pid, SIGKILL) == 0)
+	/* Its end may have been waited for: then the number may be another process'. Without a handle it
+	 * was not yet. */
+	if (p->pidfd >= 0)
+		rc = (int)syscall(SYS_pidfd_send_signal, p->pidfd, SIGKILL, NULL, 0);
+	else if (p->pid > 0)
+		rc = kill(p->pid, SIGKILL);
+	if (rc == 0)
 		waitpid(p->pid, &status, __WALL);
 	process_close(p);
 }

@@ -15,13 +15,9 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/ptrace.h>
 #include <sys/uio.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 int memory_read(const struct process *p, uint64_t addr, void *out, size_t len)
@@ -183,69 +179,7 @@ int memory_write_u64(const struct process *p, uint64_t addr, uint64_t value)
 	return memory_write(p, addr, &value, sizeof(value));
 }
 
-/* So many bytes of an instruction change at once. */
-#define CODE_MAX 8u
-#define CHILD_STACK 32768u
-
-/* What became of it, as the child's exit status. */
-enum { REPLACED, UNCHANGED, HALF_DONE };
-
-struct replacement {
-	const struct process *p;
-	uint64_t addr;
-	const uint8_t *old_bytes, *new_bytes;
-	size_t len;
-};
-
-/* In the child: nothing but system calls. What is written first is what is there, so that both
- * pages are private already when it counts. */
-static int replace(void *arg)
+int memory_replace(const struct process *p, uint64_t addr, const void *bytes, size_t len)
 {
-	const struct replacement *r = arg;
-	ssize_t n = proc_write(r->p, r->addr, r->old_bytes, r->len);
-
-	if (n == (ssize_t)r->len)
-		n = proc_write(r->p, r->addr, r->new_bytes, r->len);
-	if (n == (ssize_t)r->len)
-		return REPLACED;
-	return n <= 0 || proc_write(r->p, r->addr, r->old_bytes, (size_t)n) == n ? UNCHANGED
-										 : HALF_DONE;
-}
-
-/*
- * Two pages are two writes inside of the kernel, and if pollux is killed the second doesn't come;
- * so another process makes them, which is not killed with pollux. It shares the memory of pollux
- * while this thread waits: threads of the target are stopped meanwhile, and to copy a large pollux
- * takes a millisecond.
- */
-static int replace_by_child(const struct process *p, uint64_t addr, const uint8_t *from,
-			    const uint8_t *to, size_t len)
-{
-	struct replacement replacement = {p, addr, from, to, len};
-	_Alignas(16) char stack[CHILD_STACK];
-	sigset_t all, before;
-	int status = 0, rc = 0;
-	pid_t child;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, &before);
-	child = clone(replace, stack + sizeof(stack), CLONE_VM | CLONE_VFORK | SIGCHLD,
-		      &replacement);
-	if (child < 0)
-		rc = -errno;
-	process_step("fork");
-	while (child > 0 && waitpid(child, &status, 0) < 0 && rc == 0)
-		rc = errno == EINTR ? 0 : -errno;
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (rc < 0 || status == 0)
-		return rc;
-	return WIFEXITED(status) && WEXITSTATUS(status) == UNCHANGED ? -EOPNOTSUPP : -EIO;
-}
-
-int memory_replace(const struct process *p, uint64_t addr, const void *from, const void *to,
-		   size_t len)
-{
-	if (addr / PAGE == (addr + len - 1) / PAGE)
-		return memory_write(p, addr, to, len);
-	return len <= CODE_MAX ? replace_by_child(p, addr, from, to, len) : -EINVAL;
+	return memory_in_one_page(addr, len) ? memory_write(p, addr, bytes, len) : -EOPNOTSUPP;
 }

@@ -2,6 +2,7 @@
 /* A process' memory, through /proc/PID/mem. All or nothing: 0 or negative errno. */
 #pragma once
 
+#include "base/units.h"
 #include "process/process.h"
 
 int memory_read(const struct process *p, uint64_t addr, void *out, size_t len);
@@ -29,8 +30,15 @@ int memory_store(const struct process *p, uint64_t addr, const void *data, size_
  * written to that page later costs little. Where the kernel forbids that nothing is done. */
 void memory_unshare(const struct process *p, uint64_t addr, uint8_t byte);
 
-/* Changes up to 8 bytes of code that threads may come by once they go on: whole or not at all, also
- * if pollux is killed at it and also across two pages. `from` is what is there. -EOPNOTSUPP: not
- * across pages here (the kernel forbids writing through /proc); nothing was changed. */
-int memory_replace(const struct process *p, uint64_t addr, const void *from, const void *to,
-		   size_t len);
+/*
+ * Changes bytes of code that threads may come by once they go on: whole or not at all, also if pollux
+ * is killed at it. Two pages are two writes inside of the kernel. Between them pollux may be killed,
+ * with all that it has started (by the kernel for want of memory, a control group, a terminal): then
+ * the second never comes, and the threads go on at once. -EOPNOTSUPP: it is across pages.
+ */
+int memory_replace(const struct process *p, uint64_t addr, const void *bytes, size_t len);
+
+static inline bool memory_in_one_page(uint64_t addr, size_t len)
+{
+	return addr / PAGE == (addr + len - 1) / PAGE;
+}

@@ -106,9 +106,15 @@ static void *map_own_segment(const struct ring_memory *m, int number)
 	struct shmid_ds ds;
 
 	/* From now on the number is this segment's. */
-	if (map == NO_MAP || (shmctl(number, IPC_STAT, &ds) == 0 && ds.shm_segsz == m->bytes &&
-			      ds.shm_cpid == m->process->pid))
+	if (map == NO_MAP)
 		return map;
+	if (shmctl(number, IPC_STAT, &ds) == 0 && ds.shm_segsz == m->bytes &&
+	    ds.shm_cpid == m->process->pid) {
+		/* The program does the same once it has mapped it, which it can all the same; but it
+		 * may be killed first. */
+		shmctl(number, IPC_RMID, NULL);
+		return map;
+	}
 	shmdt(map);
 	errno = EPROTO;
 	return NO_MAP;

@@ -558,6 +558,9 @@ fail:
 	return error_sys(err, rc, "cannot stop the threads of process %d", p->pid);
 }
 
+/* One that was killed meanwhile can't be let go: it remains, dead, until the tracer has taken its end
+ * (take_ends) or has ended itself. A tracer ends with the attach or detach that it is for, so that is some
+ * ten milliseconds; the one that is kept for a detach has stopped nothing yet. */
 void threads_resume(struct process_stop *s)
 {
 	uint64_t now_ns = clock_monotonic_ns(), end_ns;

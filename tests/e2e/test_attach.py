@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import build
 import driver
 import pytest
 import sandbox
@@ -286,6 +287,19 @@ def test_killed_without_a_descriptor(pollux, suite, tmp_path, all_of_it):
         set_limit(target.pid, 100, 100)
         target.go()
         assert target.end() == 0, target.errors
+    assert not segments(target.pid)
+
+
+def test_killed_with_the_segment_in_hand(pollux, suite, trace):
+    """kill -9 of the program just when it has made the segment, and has not mapped it: it goes with pollux."""
+    library = build.compile_c(build.TARGETS / "die_at_ptrace.c", "die_at_ptrace.so", "-shared", "-fPIC")
+    with driver.Target(suite(), "steady") as target:
+        target.go()
+        take_all_descriptors(target.pid)
+        result = driver.run(pollux, "record", "-p", target.pid, "-o", trace, "-d", "0.1", env={
+            **os.environ, "LD_PRELOAD": str(library), "KILL": str(target.pid)})
+        assert result.returncode == 1, result.stderr
+        assert target.process.wait(driver.TIMEOUT) == -signal.SIGKILL
     assert not segments(target.pid)
 
 

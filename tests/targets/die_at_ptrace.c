@@ -2,7 +2,7 @@
 /*
  * To be preloaded into pollux: ends it by SIGKILL after its call number $DIE_AT of ptrace(), counted
  * from where it follows a program or sends a thread on a remote call. Or after it has sent the thread,
- * to which it gives the signal $WITH_SIGNAL.
+ * to which it gives the signal $WITH_SIGNAL. Or it kills the process $KILL when it has mapped its memory.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
+#include <sys/shm.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -34,4 +35,13 @@ long ptrace(enum __ptrace_request request, ...)
 		kill(getpid(), SIGKILL);
 	}
 	return rc;
+}
+
+void *shmat(int id, const void *addr, int flags)
+{
+	void *map = (void *)syscall(SYS_shmat, id, addr, flags);
+
+	if (getenv("KILL"))
+		kill(atoi(getenv("KILL")), SIGKILL);
+	return map;
 }
