@@ -273,6 +273,7 @@ void poll_begin(struct timeline *tl, struct thread *th, struct kind *k, uint64_t
 	struct task *task = poll_task(tl, th, k, name, t);
 	if (tl->failed)
 		return;
+	spawn_note_given(th, k);
 	if (task) {
 		task_settle(tl, task);
 		t = timeline_at_task(th, task, t);

@@ -122,11 +122,34 @@ void spawn_add(struct timeline *tl, struct thread *th, struct kind *k, uint64_t 
 	const struct task *parent = f ? f->task : th->root;
 	s->parent = parent ? parent->tl.serial : 0;
 	s->parent_number = parent ? parent->tl.number : 0;
+	s->given_before = k->ids && th->ids == k->ids ? th->given : 0;
+	if (hint && k->ids && ids_add_given(k->ids, hint) < 0)
+		timeline_fail(tl, -ENOMEM);
+	spawn_note_given(th, k);
 	if (hint && !k->first_hint)
 		k->first_hint = hint;
 	k->n_spawned++;
 	k->n_waiting++;
 	treap_insert(&k->spawns, s);
+}
+
+void spawn_note_given(struct thread *th, const struct kind *k)
+{
+	if (!k->ids)
+		return;
+	th->ids = k->ids;
+	th->given = k->ids->highest;
+}
+
+/*
+ * Where the code only looks like a spawn's, the address of a kind's table was taken for something
+ * else. The id of a spawn is taken after its thread came there, and before its event, but for what
+ * other threads do in that moment. If all of these ids are those of other tasks, it has none.
+ */
+static bool is_false(const struct kind *k, const struct spawn *s)
+{
+	return k->ids && s->key && s->given_before > SLACK && s->key < UINT64_MAX - SLACK &&
+	       ids_all_seen(k->ids, s->given_before - SLACK + 1, s->key + SLACK);
 }
 
 /* The living task of that name, whatever its kind. Recordings that name parents have few kinds; of
@@ -241,7 +264,10 @@ void spawn_finish(struct timeline *tl)
 		struct kind *k = tl->kinds[i];
 		while (k && k->spawns && !tl->failed) {
 			struct spawn *s = treap_remove(treap_at_least(&k->spawns, 0));
-			task_new_spawned(tl, k, s, 0);
+			if (is_false(k, s))
+				k->n_spawned--;
+			else
+				task_new_spawned(tl, k, s, 0);
 			pool_put(&tl->spawns, s);
 			k->n_waiting--;
 		}

@@ -17,6 +17,7 @@
 #pragma once
 
 #include "base/map.h"
+#include "timeline/ids.h"
 #include "timeline/pool.h"
 #include "timeline/timeline.h"
 
@@ -38,6 +39,9 @@ struct spawn {
 	uint32_t priority;
 	uint32_t thread;
 	uint64_t time_ns, parent, parent_number, n_losses;
+	/* The highest id that was given out before its thread came to it: its own is higher. 0: not
+	 * known. */
+	uint64_t given_before;
 };
 
 struct future;
@@ -57,6 +61,7 @@ struct kind {
 	bool block_in_place; /* its spawn inside a poll is a block_in_place */
 	bool loops;	     /* a root whose thread polls tasks itself (current_thread) */
 	bool handler;	     /* a future's: its instances are rounds */
+	struct ids *ids;     /* of its runtime; NULL: its tasks have none */
 	struct spawn *spawns;
 	uint64_t n_waiting;  /* spawns in the treap */
 	uint64_t first_hint; /* of its first spawn with a hint: much smaller ids were not spawned
@@ -188,6 +193,10 @@ struct thread {
 	bool seen_aux;			     /* another source had events of it */
 	uint64_t aux_ns;		     /* time of that source's last event */
 	uint64_t call_begin_ns, call_end_ns; /* its last system call */
+	/* Those of the runtime that it polled a task of, or spawned one of, last; the highest one
+	 * that was given out by then. */
+	const struct ids *ids;
+	uint64_t given;
 };
 
 struct timeline {
@@ -201,6 +210,8 @@ struct timeline {
 	struct kind **kinds;
 	struct thread **threads;
 	size_t n_kinds, n_threads; /* lengths of both arrays; entries may be NULL */
+	struct ids **ids;	   /* of runtimes; entries may be NULL */
+	size_t n_ids;
 
 	struct map names; /* (kind, name) to struct task: the living, and the ended until TE_DROP */
 	struct task *live, *live_last, *ended, *ended_last;
@@ -291,6 +302,8 @@ bool spawn_take(struct timeline *tl, struct kind *k, uint64_t name, const struct
 		bool by_hint_only, struct spawn *ret);
 /* Whether a spawn of the kind on this thread waits for its task. */
 bool spawn_waits(const struct kind *k, const struct thread *th);
+/* The thread polls a task of the kind now, or has spawned one. */
+void spawn_note_given(struct thread *th, const struct kind *k);
 void spawn_finish(struct timeline *tl);
 
 /* polls.c */

@@ -106,6 +106,8 @@ struct task *task_new(struct timeline *tl, struct kind *k, uint64_t name, struct
 		      uint64_t t, enum task_origin origin)
 {
 	struct spawn s;
+	if (k->ids && ids_add_seen(k->ids, name) < 0)
+		timeline_fail(tl, -ENOMEM);
 	bool spawned = spawn_take(tl, k, name, th, origin != TASK_OF_ANY_SPAWN, &s);
 	if (!spawned && origin == TASK_OF_HINTED_SPAWN_ONLY)
 		return NULL;

@@ -47,8 +47,14 @@ void timeline_free(struct timeline *tl)
 	}
 	for (size_t i = 0; i < tl->n_kinds; i++)
 		free(tl->kinds[i]);
+	for (size_t i = 0; i < tl->n_ids; i++) {
+		if (tl->ids[i])
+			ids_done(tl->ids[i]);
+		free(tl->ids[i]);
+	}
 	free(tl->threads);
 	free(tl->kinds);
+	free(tl->ids);
 	map_done(&tl->names);
 	map_done(&tl->future_places);
 	map_done(&tl->future_lists);
@@ -107,6 +113,16 @@ static void kind_learn(struct kind *k, const struct trace_kind *meta)
 		   contains(meta->name, "current_thread");
 }
 
+/* Those of a runtime: NULL if it can have none. */
+static struct ids *ids_of(struct timeline *tl, uint32_t runtime)
+{
+	bool room = runtime < MAX_NUMBER && GROW_ZERO(tl->ids, runtime, tl->n_ids);
+
+	if (room && !tl->ids[runtime])
+		tl->ids[runtime] = new_item(tl, runtime, room, sizeof(*tl->ids[runtime]));
+	return room ? tl->ids[runtime] : NULL;
+}
+
 /* Those of one runtime's scheduler, however they are called. Where that isn't recorded, by name. */
 static bool root_is_like(const struct trace_kind *a, const struct trace_kind *b)
 {
@@ -146,6 +162,8 @@ struct kind *timeline_kind(struct timeline *tl, uint32_t number)
 	const struct trace_kind *meta = tl->kind_fn ? tl->kind_fn(tl->kind_ctx, number) : NULL;
 	if (meta)
 		kind_learn(k, meta);
+	if (meta && !k->address_named && k->role != TR_ROOT && k->role != TR_FUTURE)
+		k->ids = ids_of(tl, meta->runtime);
 	if (meta && k->role == TR_ROOT)
 		k->same = first_like(tl, number, meta);
 	return k;

@@ -474,6 +474,52 @@ ROW(20)
 	      "park t1 7 55-60\n");
 }
 
+/* Tasks 1001 to 1200, each spawned and polled by thread 0; but `idle` is spawned only. After the spawn
+ * of `at` comes another one, of which no task comes. Returns how many tasks were spawned. */
+static uint64_t n_spawned(unsigned idle, unsigned at)
+{
+	struct stage *s = stage_new();
+	struct timeline_totals t;
+	char line[64];
+
+	play(s, "10 0 spawn task 1000"); /* before it nothing is known: it may be one */
+	for (unsigned id = 1001; id <= 1200; id++) {
+		snprintf(line, sizeof(line), "%u 0 spawn task %u", id, id);
+		play(s, line);
+		if (id == at)
+			play(s, line);
+		if (id == idle)
+			continue;
+		snprintf(line, sizeof(line), "%u 0 poll task %u", id, id);
+		play(s, line);
+		snprintf(line, sizeof(line), "%u 0 ready task %u", id, id);
+		play(s, line);
+	}
+	play(s, "1300 0 thread-end\nfinish 1300");
+	buf_clear(&s->log);
+	t = stage_end(s);
+	assert_int_equal(t.n_inconsistent, 0);
+	assert_int_equal(t.unspawned, 0);
+	return t.spawned;
+}
+
+/* A spawn of which no task comes, and whose possible ids are all those of others. */
+ROW(67)
+{
+	(void)state;
+	assert_int_equal(n_spawned(0, 0), 201);
+	assert_int_equal(n_spawned(0, 1100), 201);
+	/* its id may be that of a task that was not polled; that is one in any case */
+	assert_int_equal(n_spawned(1090, 0), 201);
+	assert_int_equal(n_spawned(1090, 1100), 202);
+	assert_int_equal(n_spawned(1090, 1020), 202);
+	/* far from it the one that was not polled stays, the other does not */
+	assert_int_equal(n_spawned(1190, 1100), 201);
+	/* near the begin and the end the ids around it are not known */
+	assert_int_equal(n_spawned(0, 1003), 202);
+	assert_int_equal(n_spawned(0, 1199), 202);
+}
+
 /* Blocking call longer than the time since the thread's event before; or whose system call,
  * from another source, begins a little before it. */
 ROW(21)
@@ -1427,6 +1473,7 @@ int main(void)
 		TEST(55),
 		TEST(59),
 		TEST(60),
+		TEST(67),
 		cmocka_unit_test(test_block_and_its_call),
 		cmocka_unit_test(test_sink_stops),
 		cmocka_unit_test(test_life_of_thread),
