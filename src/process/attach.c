@@ -1003,7 +1003,8 @@ size_t attach_roots(const struct attach *a, const struct attach_root **ret)
 
 int attach_open_call(const struct attach *a, uint32_t tid, struct attach_open_call *ret)
 {
-	uint64_t words[OPEN_CALL_WORDS];
+	uint64_t words[OPEN_CALL_WORDS_DEEP];
+	size_t n = OPEN_CALL_WORDS_DEEP;
 	char name[48], text[256], again[256];
 	unsigned long long number, first, sp;
 
@@ -1012,10 +1013,12 @@ int attach_open_call(const struct attach *a, uint32_t tid, struct attach_open_ca
 		return -ESRCH;
 	if (sscanf(text, "%llu %llx %*x %*x %*x %*x %*x %llx", &number, &first, &sp) != 3)
 		return -EAGAIN; /* "running" */
-	if (memory_read(&a->process, sp, words, sizeof(words)) < 0)
-		return -ENOENT;
+	/* Up to the stack's end. */
+	while (memory_read(&a->process, sp, words, n * sizeof(*words)) < 0)
+		if ((n /= 2) < OPEN_CALL_WORDS)
+			return -ENOENT;
 	ret->number = number;
-	if (!open_call_find(words, OPEN_CALL_WORDS, &a->layout, &a->hooks, first, ret))
+	if (!open_call_find(words, n, &a->layout, &a->hooks, first, ret))
 		return -ENOENT;
 	if (process_read_file(&a->process, name, again, sizeof(again)) <= 0 || strcmp(text, again))
 		return -EAGAIN;

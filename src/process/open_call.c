@@ -7,6 +7,8 @@
  */
 #include "process/open_call.h"
 
+#include "trace/event.h"
+
 /* In words from the return address. */
 enum { AT_TICKS = 1, AT_HOOK = 2, AT_FIRST = 4, FRAME_WORDS = 5 };
 
@@ -27,14 +29,19 @@ bool open_call_find(const uint64_t *words, size_t n, const struct layout *layout
 		    const struct hooks *hooks, uint64_t first_argument,
 		    struct attach_open_call *ret)
 {
+	bool other = false; /* the innermost frame is another call's, or what is left of one */
+
 	for (size_t i = 0; i + FRAME_WORDS <= n; i++) {
 		const struct agent_hook *hook = hook_at(layout, hooks, words[i + AT_HOOK]);
 		uint64_t offset = first_argument - words[i + AT_FIRST];
+		bool deep = hook && hook->kind == TB_GETADDRINFO;
 
 		if (!hook || hook->type != AH_CALL || words[i] - layout->code >= layout->code_bytes)
 			continue;
-		if (offset > (hook->kind == AC_PTHREAD_MUTEX_LOCK ? LOCK_BYTES : 0))
-			return false;
+		other = other || i + FRAME_WORDS > OPEN_CALL_WORDS ||
+			offset > (hook->kind == AC_PTHREAD_MUTEX_LOCK ? LOCK_BYTES : 0);
+		if (other && !deep)
+			continue;
 		ret->call = hook->kind;
 		ret->ticks = words[i + AT_TICKS];
 		return true;

@@ -607,11 +607,12 @@ static void calls_in(enum job job, bool poke_only)
 static void test_open_call(void **state)
 {
 	enum { CODE = 0x10000, HOOKS = 0x20000, N = 16 };
-	struct agent_hook table[3] = {{.type = AH_WAIT, .kind = TB_POLL},
+	struct agent_hook table[4] = {{.type = AH_WAIT, .kind = TB_POLL},
 				      {.type = AH_CALL, .kind = AC_READ},
-				      {.type = AH_CALL, .kind = AC_PTHREAD_MUTEX_LOCK}};
+				      {.type = AH_CALL, .kind = AC_PTHREAD_MUTEX_LOCK},
+				      {.type = AH_CALL, .kind = TB_GETADDRINFO}};
 	const uint64_t of = sizeof(struct agent_hook);
-	const struct hooks hooks = {.table = table, .n = 3};
+	const struct hooks hooks = {.table = table, .n = 4};
 	const struct layout layout = {.code = CODE, .code_bytes = 0x1000, .hooks = HOOKS};
 	uint64_t words[N] = {[1] = CODE + 8,
 			     [3] = HOOKS + of,
@@ -637,9 +638,16 @@ static void test_open_call(void **state)
 	assert_true(open_call_find(words, N, &layout, &hooks, 5 + 4, &c));
 	assert_int_equal(c.call, AC_PTHREAD_MUTEX_LOCK);
 	assert_false(open_call_find(words, N, &layout, &hooks, 5 + 64, &c));
+	/* getaddrinfo's is above libc's own, in which there may be others' */
+	words[1] = CODE + 8;
+	words[11] = HOOKS + 3 * of;
+	assert_true(open_call_find(words, N, &layout, &hooks, 77, &c));
+	assert_int_equal(c.call, TB_GETADDRINFO);
+	assert_int_equal(c.ticks, 4711);
+	words[1] = 0;
 	words[11] = HOOKS; /* a wait's: its begin is recorded */
 	assert_false(open_call_find(words, N, &layout, &hooks, 5, &c));
-	words[11] = HOOKS + 3 * of;
+	words[11] = HOOKS + 4 * of;
 	assert_false(open_call_find(words, N, &layout, &hooks, 5, &c));
 	words[11] = HOOKS + of + 8;
 	assert_false(open_call_find(words, N, &layout, &hooks, 5, &c));

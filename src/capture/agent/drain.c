@@ -778,6 +778,10 @@ static bool makes(uint16_t call, uint64_t number)
 		return made == TB_SENDTO;
 	case TB_PTHREAD_MUTEX_LOCK:
 		return made == TB_FUTEX;
+	case TB_GETADDRINFO: /* it waits for name servers and daemons */
+		return made == TB_POLL || made == TB_PPOLL || made == TB_CONNECT ||
+		       made == TB_SENDTO || made == TB_RECVFROM || made == TB_RECVMSG ||
+		       made == TB_READ || made == TB_FUTEX;
 	default:
 		return made == call;
 	}
