@@ -174,6 +174,25 @@ static int missing(const struct cli_verb *verb, int option, struct error *err)
 			 o->arg);
 }
 
+/* Is the word one of the verb's options? A value never is, by mistake it is one if what should be
+ * there is an empty variable of a shell. */
+static bool is_option(const struct cli_verb *verb, const char *word)
+{
+	if (word[0] != '-' || !word[1])
+		return false;
+	if (word[1] == '-')
+		return find_long(verb, word + 2, strcspn(word + 2, "=")) >= 0;
+	return !word[2] && find_short(verb, word[1]) >= 0;
+}
+
+/* Its value is that word, which is NULL if there is none. */
+static int take_value(struct cli_args *args, int option, const char *word, struct error *err)
+{
+	if (!word || !*word || is_option(args->verb, word))
+		return missing(args->verb, option, err);
+	return add_value(args, option, word, err);
+}
+
 /* A value that may be missing is the next word if that can be nothing else: a verb that runs a
  * command has its words after "--", and no option begins with a digit. */
 static bool follows(const struct cli_verb *verb, int argc, char **argv, int i)
@@ -198,12 +217,12 @@ static int parse_long(struct cli_args *args, int argc, char **argv, int *i, stru
 		return add_value(args, option, "", err);
 	}
 	if (eq)
-		return add_value(args, option, eq + 1, err);
+		return eq[1] ? add_value(args, option, eq + 1, err)
+			     : missing(args->verb, option, err);
 	if (args->verb->options[option].optional && !follows(args->verb, argc, argv, *i))
 		return add_value(args, option, "", err);
-	if (*i + 1 >= argc)
-		return missing(args->verb, option, err);
-	return add_value(args, option, argv[++*i], err);
+	++*i;
+	return take_value(args, option, *i < argc ? argv[*i] : NULL, err);
 }
 
 /* One word of short options: flags, the last of them may take a value. */
@@ -234,9 +253,8 @@ static int parse_short(struct cli_args *args, int argc, char **argv, int *i, str
 			return add_value(args, option, c + 1, err);
 		if (args->verb->options[option].optional && !follows(args->verb, argc, argv, *i))
 			return add_value(args, option, "", err);
-		if (*i + 1 >= argc)
-			return missing(args->verb, option, err);
-		return add_value(args, option, argv[++*i], err);
+		++*i;
+		return take_value(args, option, *i < argc ? argv[*i] : NULL, err);
 	}
 	return 0;
 }

@@ -141,6 +141,9 @@ static int unknown_verb(const char *name)
 		error_set(&text, -EINVAL,
 			  "there is no verb '%s'; of a process of this name: pollux record %s",
 			  name, name);
+	else if (!near && access(name, F_OK) == 0)
+		error_set(&text, -EINVAL, "there is no verb '%s'; of a trace: pollux report %s",
+			  name, name);
 	else
 		error_set(&text, -EINVAL, "there is no verb '%s'%s%s%s", name,
 			  near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");

@@ -115,7 +115,7 @@ static int no_thread(const struct match *m, const char *word, struct error *err)
 	for (uint32_t i = 0; i < trace_reader_n_threads(m->reader); i++) {
 		const char *name = trace_reader_thread(m->reader, i)->name;
 
-		if (name)
+		if (name && *name)
 			add_name(&names, name);
 	}
 	return complain(&names, "thread of the number or name", word, err);

@@ -118,7 +118,7 @@ USES = [
     ("record -p {zombie}", 1, "has ended .it is a zombie."),
     ("doctor {pollux}", 1, "there is no Tokio, async-std or smol in it"),
     ("record -p {thread}", 1, "{thread} is a thread of process {pid}: give that number"),
-    ("doctor {old}", 1, "Tokio 1.20.* supported: 1.23 and newer"),
+    ("doctor {old}", 1, r"Tokio 1.20.* supported:\s+1.23 and newer"),
     ("record {pid} -p {pid}", 2, "process {pid} is given twice"),
     ("record -p {pid} -p {gone}", 1, "there is no process {gone}"),
     ("record {twice}", 2, "there are 2 processes '{twice}': " + CHOOSE),
@@ -192,6 +192,16 @@ USES = [
     *((f"{verb} trace.plx --from 10s", 1, "nothing is after --from 10.0 s: the trace ends at 1.00 s")
       for verb in ("report", "export")),
     ("report trace.plx --family serve --family nosuch", 1, "contains 'nosuch'"),
+    ("report trace.plx --own nosuch", 1, "no function of a crate 'nosuch' is among the await points"),
+    *((f"report trace.plx {option} ''", 2, f"option {option} needs a value")
+      for option in ("--own", "--family", "--thread", "--from")),
+    ("report trace.plx --family=", 2, "option --family needs a value: --family TEXT"),
+    ("report --sort --json trace.plx", 2, "option --sort needs a value"),
+    ("record -p -d 2", 2, "option --pid needs a value: --pid PID"),  # as an empty variable makes it
+    ("record -o --cpu {idle}", 2, "option --output needs a value"),
+    ("record --places", 2, "option --places needs a value: --places DEPTH"),
+    ("record {idle} --places=all", 2, "--places is deep, near or off, not 'all'"),
+    ("trace.plx", 2, "there is no verb 'trace.plx'; of a trace: pollux report trace.plx"),
     ("report trace.plx --machines --family nosuch", 1, "contains 'nosuch'"),
     ("print trace.plx --event nosuch", 2, "there is no event 'nosuch'"),
     ("tree {pid} --family nosuch", 1, "no task whose name contains 'nosuch' among [0-9]+ tasks: .*steady"),

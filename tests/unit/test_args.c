@@ -112,10 +112,10 @@ static void test_values(void **state)
 	struct cli_args args;
 	struct error err;
 
-	/* A value may look like an option, and may be empty. */
-	assert_int_equal(parse(&verb_try, WORDS("-d", "-1", "--ring-size="), &args, &err), 0);
+	/* A value may begin as an option, but is none, and isn't empty. */
+	assert_int_equal(parse(&verb_try, WORDS("-d", "-1", "--ring-size=-x"), &args, &err), 0);
 	assert_string_equal(cli_option(&args, "duration"), "-1");
-	assert_string_equal(cli_option(&args, "ring-size"), "");
+	assert_string_equal(cli_option(&args, "ring-size"), "-x");
 	args_done(&args);
 }
 
@@ -193,6 +193,10 @@ static void test_wrong(void **state)
 		{{"-ring-size"}, "try has no option -r; did you mean --ring-size?"},
 		{{"-d"}, "option --duration needs a value: --duration SECONDS"},
 		{{"--duration"}, "option --duration needs a value: --duration SECONDS"},
+		{{"--duration="}, "option --duration needs a value: --duration SECONDS"},
+		{{"-d", ""}, "option --duration needs a value: --duration SECONDS"},
+		{{"-d", "--ring-size"}, "option --duration needs a value: --duration SECONDS"},
+		{{"--duration", "-d"}, "option --duration needs a value: --duration SECONDS"},
 		{{"--json=1"}, "option --json takes no value"},
 	};
 
