@@ -393,6 +393,12 @@ os.execv(suite, [suite, "short_tasks"])"""
     short = [f for f in report["families"] if f["name"].startswith("suite::threads::short")]
     assert len(short) == 1 and 0 < short[0]["tasks"] < truth["totals"]["spawned"] + 1
     assert report["lost"] == 0
+    # What was not seen of it is said.
+    if backend == "agent":
+        begins = [c for c in report["coverage"] if c["item"] == "begin of the program"]
+        assert [(c["process"], c["seen"], c["total"]) for c in begins] == [(1, 0, 1)], begins
+        assert re.match("a program with a runtime executed this one, up to [0-9.]+ .s before it was recorded",
+                        begins[0]["note"]), begins
 
 
 def test_a_proxy_before_it(pollux, suite, tmp_path):

@@ -67,6 +67,7 @@ struct capture {
 	bool executed;		/* it was seen to execute another program */
 	struct exec_watch late; /* launched, and without a runtime so far */
 	uint64_t late_cpu_ns;	/* our CPU time to look for one */
+	uint64_t exec_after_ns; /* the program that executed it was seen alive then, 0: none was */
 	struct follow *follow;	/* it, to its next exec; NULL: it is looked at now and then */
 	struct error why_empty; /* what the last look said */
 	struct attach_options attach_options;
@@ -552,6 +553,7 @@ static int take_exec(struct capture *c, struct error *err)
 		return 0;
 	}
 	c->late.code_hash = 0;
+	c->exec_after_ns = 0;
 	if (!a)
 		return 0; /* that it can't be recorded is said when it is looked at, or at the end
 			   */
@@ -604,7 +606,13 @@ static int attach_late(struct capture *c, uint64_t now, struct error *err)
 		return 0;
 	stop_following(c);
 	c->late.name = NULL;
-	return begin(c, a, false, err);
+	TRY(begin(c, a, false, err));
+	if (c->exec_after_ns) {
+		struct source *s = &c->sources[c->n_sources - 1];
+
+		s->unseen_ns = s->began_ns - c->exec_after_ns;
+	}
+	return 0;
 }
 
 static int look_for_runtime(struct capture *c, uint64_t now, struct error *err)
@@ -626,6 +634,8 @@ static int follow_exec(struct capture *c)
 		struct source *s = &c->sources[i];
 
 		attach_close(s->attach, NULL);
+		if (s->seen_ns > c->exec_after_ns)
+			c->exec_after_ns = s->seen_ns;
 		rc = drain_source(&c->drain, s, LAST_PASS_NS);
 		if (rc == 0)
 			rc = drain_end(&c->drain, s, clock_monotonic_ns());
@@ -682,7 +692,8 @@ static int64_t agent_drain(struct capture *c, uint64_t *ret_watermark_ns, struct
 	for (size_t i = 0; i < c->n_sources; i++) {
 		struct source *s = &c->sources[i];
 
-		if (s->alive && (threads || (quiet && (child_gone || c->child)))) {
+		/* Of a program that we started we want to know at once whether it is another one. */
+		if (s->alive && (threads || c->child || (quiet && child_gone))) {
 			s->alive = attach_alive(s->attach);
 			if (s->alive)
 				s->seen_ns = now;
@@ -799,6 +810,25 @@ static int tell_late_points(struct capture *c, const struct source *s, struct ca
 	return capture_tell_coverage(c->drain.writer, stats, &late);
 }
 
+static int tell_unseen_begin(struct capture *c, const struct source *s, struct capture_stats *stats)
+{
+	_cleanup_buf_ struct buf note = BUF_INIT;
+
+	if (!s->unseen_ns)
+		return 0;
+	buf_str(&note, "a program with a runtime executed this one, up to ");
+	text_duration(&note, s->unseen_ns);
+	buf_str(&note, " before it was recorded");
+	buf_char(&note, '\0');
+	if (buf_failed(&note))
+		return -ENOMEM;
+	const struct trace_coverage begin = {.process = s->process,
+					     .item = "begin of the program",
+					     .total = 1,
+					     .note = note.data};
+	return capture_tell_coverage(c->drain.writer, stats, &begin);
+}
+
 /* The attach's coverage, of which something may have come since the begin (filters), and is in the
  * trace now. It is wanted once more at the end, when the agent's own list is gone. */
 static int write_attach_coverage(struct capture *c, struct source *s, struct capture_stats *stats)
@@ -839,6 +869,7 @@ static int write_end(struct capture *c, struct source *s, uint64_t no_ring,
 	if (c->places)
 		TRY(tell_points(c, s, stats));
 	TRY(tell_late_points(c, s, stats));
+	TRY(tell_unseen_begin(c, s, stats));
 	if (c->shared->options->spawn_stacks)
 		TRY(ring_stacks_tell(&c->drain, s, stats));
 	if (s->inlined)

@@ -77,13 +77,15 @@ struct source {
 	struct error points_trouble;	/* why others have none */
 	uint32_t n_late_programs;	/* those that got it after the first event, */
 	uint64_t began_ns, late_ns;	/* when events began, and so much later the last one */
-	bool alive;			/* its agent may still write */
-	uint64_t seen_ns;		/* last time that it was seen to live */
-	bool threaded;			/* it has more than one thread */
-	bool may_wake;			/* attach_may_wake(), a moment ago */
-	size_t n_covered;		/* of attach_coverage(): in the trace */
-	uint64_t n_damaged;		/* pieces of ring that made no sense */
-	uint64_t n_unread;		/* events that the end had no time for */
+	/* At most so long it ran before: another program with a runtime executed it; 0: no. */
+	uint64_t unseen_ns;
+	bool alive;	    /* its agent may still write */
+	uint64_t seen_ns;   /* last time that it was seen to live */
+	bool threaded;	    /* it has more than one thread */
+	bool may_wake;	    /* attach_may_wake(), a moment ago */
+	size_t n_covered;   /* of attach_coverage(): in the trace */
+	uint64_t n_damaged; /* pieces of ring that made no sense */
+	uint64_t n_unread;  /* events that the end had no time for */
 };
 
 /* Few enough to be near until the writer has made its columns of them. */
