@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Web services, which count their requests by route and are their own load (tests/targets/src/service)."""
 import collections
+import json
 import re
 import sys
 
@@ -254,7 +255,8 @@ def test_families_by_handler(pollux, service, tmp_path):
         assert {route for route, function in waits if function == "service::order"} == {"order"}
 
     # In a window, too.
-    middle = report["duration_ns"] // 2
+    begins = sorted(p["begin_ns"] for p in report["longest_polls"])
+    middle = begins[len(begins) // 2]
     halves = [driver.report(pollux, trace, "--to", f"{middle}ns"), driver.report(pollux, trace, "--from", f"{middle}ns")]
     for half in halves:
         for family in half["families"]:
@@ -280,6 +282,25 @@ def test_one_handler(pollux, tmp_path):
     assert {w["handler"] for w in alone["waits"]} == {"service::order"}
     result = driver.run(pollux, "report", trace, "--family", "ordr")
     assert result.returncode == 1 and "service::" in result.stderr
+
+    assert driver.run(pollux, "report", trace, "--by", "route").returncode == 2
+
+    # In the export each request is a slice around its polls; with --family, those of the handler.
+    def slices(*options):
+        result = driver.run(pollux, "export", trace, "-o", "-", *options)
+        assert result.returncode == 0, result.stderr
+        return [e for e in json.loads(result.stdout)["traceEvents"] if e["ph"] == "X"]
+
+    exported = [e for e in slices() if e["cat"] == "request"]
+    assert collections.Counter(e["name"] for e in exported) == {r["name"]: r["requests"] for r in truth["routes"]}
+    polls = collections.Counter()
+    for e in exported:
+        polls[e["args"]["handler"]] += e["args"]["polls"]
+    assert polls == {p["handler"]: p["polls"] for p in family["handlers"][:-1]}
+    of_order = slices("--family", "order")
+    assert {e["name"] for e in of_order if e["cat"] == "request"} == {"order"}
+    named = [e["name"] for e in of_order if e["cat"] == "poll" and e["name"] != "poll"]
+    assert len(named) == order["polls"] and all(re.fullmatch(r"order #\d+", name) for name in named)
 
     lives = driver.report(pollux, trace, *(w for p in report["longest_polls"][:1] for w in ("--task", str(p["task"]))))
     requests = lives["lives"][0]["requests"]
