@@ -229,7 +229,6 @@ def test_families_by_handler(pollux, service, tmp_path):
         adds_up(family)
         for part in family["handlers"][:-1]:
             assert part["requests"] == part["ready"] == part["latency_ns"]["count"]
-            assert part["polls"] >= part["requests"]
             requests[route_of(part["handler"])] += part["requests"]
     assert requests == {r["name"]: r["requests"] for r in truth["routes"]}
     by_route = {route_of(p["handler"]): p for f in split for p in f["handlers"][:-1]}
@@ -241,7 +240,8 @@ def test_families_by_handler(pollux, service, tmp_path):
     slept = sum(c["count"] for c in blocks["blocking_calls"] if "nanosleep" in c["call"])
     assert slept == requests["blocks"] and blocks["waiting_ns"] == 0
     assert by_route["order"]["blocked_ns"] < blocks["blocked_ns"]
-    long = [p for p in report["longest_polls"] if p["blocked_ns"] >= 1_000_000]
+    long = [p for p in report["longest_polls"]
+            if any("nanosleep" in c["call"] and c["ns"] >= 1_000_000 for c in p["blocking_calls"])]
     assert long and all(route_of(p["handler"]) == "blocks" for p in long)
 
     # Waits are told with the handler that waits.
@@ -292,13 +292,15 @@ def test_one_handler(pollux, tmp_path):
         return [e for e in json.loads(result.stdout)["traceEvents"] if e["ph"] == "X"]
 
     exported = [e for e in slices() if e["cat"] == "request"]
-    assert collections.Counter(e["name"] for e in exported) == {r["name"]: r["requests"] for r in truth["routes"]}
+    # One has none if it shares its only poll with another, which took longer: its client was quick.
+    shown = collections.Counter(e["name"] for e in exported)
+    assert all(1 <= shown[r["name"]] <= r["requests"] for r in truth["routes"]) and len(shown) == len(ROUTES)
     polls = collections.Counter()
     for e in exported:
         polls[e["args"]["handler"]] += e["args"]["polls"]
     assert polls == {p["handler"]: p["polls"] for p in family["handlers"][:-1]}
     of_order = slices("--family", "order")
-    assert {e["name"] for e in of_order if e["cat"] == "request"} == {"order"}
+    assert collections.Counter(e["name"] for e in of_order if e["cat"] == "request") == {"order": shown["order"]}
     named = [e["name"] for e in of_order if e["cat"] == "poll" and e["name"] != "poll"]
     assert len(named) == order["polls"] and all(re.fullmatch(r"order #\d+", name) for name in named)
 
@@ -312,7 +314,7 @@ def test_one_handler(pollux, tmp_path):
     for before, after in zip(requests, requests[1:]):
         assert before["begin_ns"] + before["duration_ns"] <= after["begin_ns"]
     for q in requests:
-        assert q["outcome"] == "ready" and q["polls"] >= 1
+        assert q["outcome"] == "ready"
         assert sum(w["ns"] for w in q["waits"]) <= q["duration_ns"]
     assert all(w["function"] == "service::order" for q in requests if q["handler"] == "service::order" for w in q["waits"])
 
