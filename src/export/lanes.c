@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/vec.h"
 
@@ -150,43 +151,46 @@ int lanes_labels(const struct lanes *l, const struct trace_reader *r, struct kin
 	return kind_labels_make(r, used, ret);
 }
 
-static bool is_taken(const struct lanes *l, const struct lane_family *f, const char *name)
+/* Distinct within a role: where two would have one, the latter has its whole name. 0 or -ENOMEM. */
+static int shorten(struct map *taken, const struct trace_reader *r,
+		   const struct kind_labels *labels, struct lane_family *f)
 {
-	for (size_t i = 0; i < l->n_families; i++) {
-		const struct lane_family *other = l->families[i];
+	static char there;
 
-		if (other != f && other->role == f->role && other->short_name &&
-		    !strcmp(other->short_name, name))
-			return true;
+	free(f->short_name);
+	f->short_name = kind_short(labels, r, f->kind);
+	if (f->short_name && map_get(taken, hash_string(0, f->short_name), f->role)) {
+		free(f->short_name);
+		f->short_name = strdup(f->name);
 	}
-	return false;
+	return f->short_name ? map_put(taken, hash_string(0, f->short_name), f->role, &there)
+			     : -ENOMEM;
 }
 
 int lanes_relabel(struct lanes *l, const struct trace_reader *r, const struct kind_labels *labels)
 {
-	for (size_t i = 0; i < l->n_families; i++) {
+	struct map taken = {0};
+	int rc = 0;
+
+	for (size_t i = 0; i < l->n_families && rc == 0; i++) {
 		struct lane_family *f = l->families[i];
 		char *label;
 
 		if (f->kind < labels->n && labels->labels[f->kind])
 			f->name = labels->labels[f->kind];
-		if (f->kind != TRACE_KIND_NONE) {
-			free(f->short_name);
-			f->short_name = NULL; /* of no other family is it the name now */
-			f->short_name = kind_short(labels, r, f->kind);
-			if (f->short_name && is_taken(l, f, f->short_name)) {
-				free(f->short_name);
-				f->short_name = strdup(f->name);
-			}
+		if (f->kind != TRACE_KIND_NONE)
+			rc = shorten(&taken, r, labels, f);
+		label = rc == 0 ? lanes_label(f->short_name) : NULL;
+		if (!label) {
+			rc = -ENOMEM;
+			break;
 		}
-		label = f->short_name ? lanes_label(f->short_name) : NULL;
-		if (!label)
-			return -ENOMEM;
 		free(f->label);
 		f->label = label;
 		f->label_len = strlen(label);
 	}
-	return 0;
+	map_done(&taken);
+	return rc;
 }
 
 bool request_goes_on(struct request_span *r, const struct tl_round *round, bool poll,

@@ -40,7 +40,8 @@ struct family {
 	/* Where its tasks handle requests, what belongs to which handler: parts[0] to none. They add
 	 * up to the family in all that happens in polls and between; the rest of a part is 0. */
 	struct family **parts;
-	size_t n_parts, last_part;
+	size_t n_parts;
+	struct family *last_part;
 	/* of a part only */
 	uint32_t handler; /* its kind; TRACE_KIND_NONE: none */
 	uint64_t n_requests, request_ends[TO_N];
@@ -125,6 +126,7 @@ struct report {
 	struct findings *findings;
 	struct kind_labels labels; /* made when all is collected */
 	char **shorts;		   /* by kind, the same */
+	struct map parts;	   /* (kind, handler) to the part of a family */
 	bool handlers;		   /* there are any */
 
 	struct open_polls *open; /* by thread, while collecting */

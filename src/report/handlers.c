@@ -61,20 +61,22 @@ int family_part(struct report *rep, struct family *f, const struct tl_round *rou
 	*ret = NULL;
 	if (rep->opt.by == RY_TASK || (!round->serial && !f->n_parts))
 		return 0;
-	for (size_t i = 0; i <= f->n_parts; i++) {
-		size_t at = i ? i - 1 : f->last_part; /* mostly the same one as before */
-
-		if (at < f->n_parts && f->parts[at]->handler == handler) {
-			f->last_part = at;
-			*ret = f->parts[at];
-			return 0;
-		}
+	/* Mostly the same one as before. */
+	if (f->last_part && f->last_part->handler == handler) {
+		*ret = f->last_part;
+		return 0;
 	}
 	if (!f->n_parts)
 		TRY(part_before(f));
 	rep->handlers = true;
-	*ret = part_new(f, handler);
-	return *ret ? 0 : -ENOMEM;
+	*ret = round->serial ? map_get(&rep->parts, f->kind, handler) : f->parts[0];
+	if (!*ret) {
+		*ret = part_new(f, handler);
+		if (!*ret || map_put(&rep->parts, f->kind, handler, *ret) < 0)
+			return -ENOMEM;
+	}
+	f->last_part = *ret;
+	return 0;
 }
 
 int handlers_request(struct report *rep, const struct tl_future *future)

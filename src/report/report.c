@@ -658,6 +658,7 @@ void report_free(struct report *rep)
 	}
 	map_free(&rep->waits_by_place, wait_place_free);
 	map_done(&rep->same_places);
+	map_done(&rep->parts);
 	free(rep->waits);
 	lives_done(rep);
 	findings_free(rep->findings);
