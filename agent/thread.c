@@ -316,8 +316,8 @@ static void set_far_end(struct agent_notes *n, uint64_t end)
 }
 
 /*
- * Finds the place of the head, and how far the room goes on from there in one piece, or until it is
- * time to look again whether the tool keeps up: notes.place, notes.limit. Returns all the room that
+ * Finds the position of the head, and how far the room goes on from there in one piece, or until it is
+ * time to look again whether the tool keeps up: notes.ring_pos, notes.limit. Returns all the room that
  * there is, also in other pieces.
  */
 static uint64_t find_room(struct agent_notes *n, uint64_t tail)

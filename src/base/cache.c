@@ -29,7 +29,7 @@ struct cache_head {
 };
 _Static_assert(sizeof(struct cache_head) == 32, "cache_head is a file format");
 
-/* In another user's folder (root may have his $HOME) nothing is made. */
+/* Makes nothing in another user's folder: root may have that user's $HOME. */
 static void folder_make(const char *path)
 {
 	_cleanup_free_ char *parent = strdup(path);
@@ -45,7 +45,7 @@ static void folder_make(const char *path)
 		mkdirat(fd, slash + 1, 0700);
 }
 
-/* The cache folder, made if it isn't there; -1: none that only this user can write. */
+/* The cache folder, made if `make`; -1: there is none that only this user can write to. */
 static int folder_open(const char *path, bool make)
 {
 	_cleanup_close_ int fd = -1;
@@ -142,7 +142,7 @@ static bool is_ours(const char *name)
 	return true;
 }
 
-/* Makes room for `more` bytes: the files that were longest not written go. */
+/* Makes room for `more` bytes: removes the files that were written longest ago. */
 static void folder_trim(int folder, off_t more)
 {
 	_cleanup_free_ struct old_file *v = NULL;

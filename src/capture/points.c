@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Await points of one process, by the numbers that layout programs give them.
+ *
+ * Without chains, a point is a place of the trace, written as its program comes. With them, a place
+ * depends on what is around the point, too: it is written when an event first has that chain.
+ */
 #include "capture/points.h"
+
 #include "base/cleanup.h"
 
 #include "agent/ring.h"
@@ -10,7 +17,8 @@
 
 enum {
 	MAX_LINKS = 64, /* of one program: it is no deeper than AGENT_PROGRAM_DEPTH */
-	/* Of chains: a program that a corrupted ring, or a recursion, gives ever new ones of. */
+	/* Of chains: a corrupted ring, or a recursion of the program, would make new ones without
+	 * end. */
 	MAX_PLACES = 65536,
 };
 
@@ -67,7 +75,7 @@ int points_add(struct points *p, const struct place_program *program, uint32_t k
 		*point = (struct await_point){.kind = kind, .future = TRACE_KIND_NONE};
 		if (program->points)
 			point->info = program->points[i];
-		else /* whatever follows is inside of it */
+		else /* all that follows is inside it */
 			point->info = (struct place_point){.size = UINT64_MAX, .own = true};
 		if (point->info.kind != POINT_AWAIT)
 			continue;
@@ -81,8 +89,8 @@ int points_add(struct points *p, const struct place_program *program, uint32_t k
 	return 0;
 }
 
-/* What is written once is found again by its key. The place is that of what is around it if there
- * are too many. */
+/* Writes a place, or finds the one that was written by the same key. If there are too many, the place
+ * around it is used instead. */
 static int write_link(struct points *p, uint64_t key, const struct trace_place *place,
 		      struct trace_writer *writer, uint64_t *ret_place)
 {
@@ -116,7 +124,7 @@ int points_link(struct points *p, uint32_t number, uint32_t flags, uint64_t oute
 		struct trace_place place = p->links[path[n]].place;
 
 		place.outer = (uint32_t)outer;
-		/* What is in it is known by what comes with it. */
+		/* `flags` are the innermost point's. */
 		place.flags |= n ? 0 : flags;
 		rc = write_link(p, path[n] | (uint64_t)(n ? 0 : flags) << 32, &place, writer,
 				&outer);

@@ -34,7 +34,7 @@ void cli_progress(void *label, uint64_t done, uint64_t total)
 		return;
 	now = clock_monotonic_ns();
 	if (drawn_ns == 0)
-		drawn_ns = now; /* nothing at all for a job that is done at once */
+		drawn_ns = now; /* a job that is done at once draws nothing */
 	if (now - drawn_ns < REDRAW_NS)
 		return;
 	drawn = true;
@@ -57,7 +57,8 @@ void cli_progress_done(void)
 	drawn_ns = 0;
 }
 
-/* Has a thread of its own, for what it is about does not come back before it is done. */
+/* The line is written by another thread, since the step that takes long does not return before it is
+ * done. */
 static struct slow {
 	pthread_t thread;
 	pthread_mutex_t lock;
@@ -77,7 +78,7 @@ static void *slow_wait(void *arg)
 	pthread_mutex_lock(&slow.lock);
 	while (!slow.over && rc == 0)
 		rc = pthread_cond_timedwait(&slow.ended, &slow.lock, &until);
-	/* No stdio: its locks are not to be held where others fork. */
+	/* No stdio: another thread may fork while its lock is held. */
 	slow.drawn = !slow.over && write(STDERR_FILENO, slow.text.data, slow.text.len) > 0;
 	pthread_mutex_unlock(&slow.lock);
 	return NULL;

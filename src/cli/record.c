@@ -51,8 +51,8 @@ static const struct cli_option options[] = {
 	{0, "format", "FORMAT", "with --print: format of a line, see pollux print", false},
 	{0, "event", "NAME", "with --print: only events of this name", true},
 	{0, "json", NULL, "with --print: one JSON object per line", false},
-	{0, "places", "DEPTH", "await points: deep (default: into boxes), near, off", false, false,
-	 "deep near off"},
+	{0, "places", "DEPTH", "await points: deep (default, also inside boxes), near, off", false,
+	 false, "deep near off"},
 	{0},
 };
 

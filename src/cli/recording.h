@@ -23,7 +23,7 @@ struct recording {
 	{0, "ring-size", "SIZE", "event buffer per thread (4K to 1G, default 1M)", false}, \
 	{0, "backend", "WHICH", "agent (default), or kernel: uprobes, see docs/kernel.md (root)", \
 	 false, false, "agent kernel"}, \
-	{0, "force", NULL, "risk that an unread seccomp filter kills the program", false}
+	{0, "force", NULL, "go on although a seccomp filter that cannot be read may kill the program", false}
 /* clang-format on */
 
 /* --pid, --exe, a command, --duration, --ring-size, where the verb has them. 0, or what the verb

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The walks are bounded in functions and instructions: one that is cut short finds less, and what
- * isn't found is reported as not found.
+ * What a function calls is read once and kept (struct callees). A walk visits callees of callees by a
+ * queue. Both are bounded, in functions and in instructions: a walk that is cut short finds less, and
+ * what it doesn't find is reported as not found.
  */
 #include "runtime/follow.h"
 
@@ -22,8 +23,8 @@
 
 /* What one function calls. */
 struct callees {
-	size_t n, cost; /* instructions that were looked at */
-	bool paid;
+	size_t n, cost; /* instructions that were decoded */
+	bool paid;	/* `cost` was taken from the follower's budget */
 	uint64_t addrs[];
 };
 
@@ -108,22 +109,22 @@ static void collect(struct follower *f, struct reading *r, const struct insn *in
 }
 
 static void read_function(struct follower *f, uint64_t function, struct reading *r,
-			  follow_hear *hear, void *opaque)
+			  follow_insn_fn *each, void *opaque)
 {
 	_cleanup_(own_code_done) struct own_code code = {0};
 	uint64_t start, end;
 	struct insn in;
 	bool whole;
 
-	if (!elf_image_function(f->image, function, &start, &end) || (!hear && start != function) ||
+	if (!elf_image_function(f->image, function, &start, &end) || (!each && start != function) ||
 	    !own_code_init(&code, f->image, start, end))
 		return;
 	whole = start == function;
-	while ((hear || (whole && collects(f, r))) && own_code_next(&code, &in) > 0) {
+	while ((each || (whole && collects(f, r))) && own_code_next(&code, &in) > 0) {
 		if (whole && collects(f, r))
 			collect(f, r, &in, start, end);
-		if (hear && !hear(&in, opaque))
-			hear = NULL;
+		if (each && !each(&in, opaque))
+			each = NULL;
 	}
 }
 
@@ -162,12 +163,12 @@ static const struct callees *callees_of(struct follower *f, uint64_t function)
 	return c;
 }
 
-int follower_hear(struct follower *f, uint64_t function, follow_hear *hear, void *opaque)
+int follower_read(struct follower *f, uint64_t function, follow_insn_fn *each, void *opaque)
 {
 	bool known = map_get(&f->known, function, 0);
 	struct reading r = {0};
 
-	read_function(f, function, &r, hear, opaque);
+	read_function(f, function, &r, each, opaque);
 	return known || remember(f, function, &r) ? 0 : -ENOMEM;
 }
 

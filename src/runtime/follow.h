@@ -24,11 +24,11 @@ struct follower *follower_new(struct elf_image *image); /* NULL: out of memory *
 void follower_free(struct follower *f);
 
 /* True: go on. */
-typedef bool follow_hear(const struct insn *in, void *opaque);
+typedef bool follow_insn_fn(const struct insn *in, void *opaque);
 
-/* Hears the function's own instructions (own_code.h) from its start on; what it calls is found in
- * the same pass. -ENOMEM or 0. */
-int follower_hear(struct follower *f, uint64_t function, follow_hear *hear, void *opaque);
+/* Calls `each` with the function's own instructions (own_code.h) from its start on, until it returns
+ * false; what the function calls is found in the same pass. -ENOMEM or 0. */
+int follower_read(struct follower *f, uint64_t function, follow_insn_fn *each, void *opaque);
 
 /* Visits what `start` calls, each function once, up to `depth` calls away. Bounded. -ENOMEM or 0.
  */

@@ -195,7 +195,7 @@ static const struct saying *saying_of(struct places *p, uint64_t function)
 	if (s)
 		return s;
 	l.saying = s = map_new(&p->known, function, 0, sizeof(*s));
-	if (s && p->n_insns_left > 0 && follower_hear(p->follower, function, hear, &l) < 0)
+	if (s && p->n_insns_left > 0 && follower_read(p->follower, function, hear, &l) < 0)
 		return NULL;
 	return s;
 }

@@ -47,7 +47,7 @@ struct merge_stream {
 /* A leaf without stream has a key later than all others. */
 struct key {
 	uint64_t time;
-	uint64_t place; /* thread << 32 | leaf */
+	uint64_t source; /* thread << 32 | leaf */
 };
 
 struct merge {
@@ -157,14 +157,14 @@ static inline struct key key_of(const struct merge *m, uint32_t leaf)
 	const struct merge_stream *s = leaf < m->n_leaves ? m->leaves[leaf] : NULL;
 	return (struct key){
 		.time = s ? s->batch[s->next].time : UINT64_MAX,
-		.place = (uint64_t)(s ? s->thread : UINT32_MAX) << 32 | leaf,
+		.source = (uint64_t)(s ? s->thread : UINT32_MAX) << 32 | leaf,
 	};
 }
 
 /* 1 or 0; written so that it compiles to no branch. */
 static inline uint64_t is_before(struct key a, struct key b)
 {
-	return (uint64_t)(a.time < b.time) | ((a.time == b.time) & (a.place < b.place));
+	return (uint64_t)(a.time < b.time) | ((a.time == b.time) & (a.source < b.source));
 }
 
 /* A leaf has a new key: the winner after it. */
@@ -175,10 +175,11 @@ static inline struct key replay(struct key *tree, uint32_t tree_leaves, uint32_t
 		struct key loser = tree[node];
 		uint64_t mask = -is_before(loser, key);
 		uint64_t time = (loser.time ^ key.time) & mask;
-		uint64_t place = (loser.place ^ key.place) & mask;
-		tree[node] = (struct key){.time = loser.time ^ time, .place = loser.place ^ place};
+		uint64_t source = (loser.source ^ key.source) & mask;
+		tree[node] =
+			(struct key){.time = loser.time ^ time, .source = loser.source ^ source};
 		key.time ^= time;
-		key.place ^= place;
+		key.source ^= source;
 	}
 	return key;
 }
@@ -379,7 +380,7 @@ int merge_next(struct merge *m, uint64_t limit, bool forced, const struct trace_
 	uint32_t tree_leaves = m->tree_leaves;
 	while (n < OUT && (forced || key.time < limit)) {
 		uint64_t time = key.time;
-		uint32_t leaf = (uint32_t)key.place;
+		uint32_t leaf = (uint32_t)key.source;
 		struct merge_stream *s = leaf < m->n_leaves ? m->leaves[leaf] : NULL;
 		if (!s)
 			break;

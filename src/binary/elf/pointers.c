@@ -7,11 +7,12 @@
  * against a symbol of the object itself. An object at a fixed address lists nothing: there every
  * aligned word of its data that lies in the object's own range counts.
  */
-#include "base/search.h"
-#include "base/vec.h"
 #include "binary/elf/image.h"
 
+#include "base/search.h"
+#include "base/vec.h"
 #include "binary/machine.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -158,7 +159,7 @@ bool elf_image_pointer_at(struct elf_image *img, uint64_t slot, uint64_t *ret_ta
 	size_t lo;
 
 	load(img);
-	/* Most of what is asked for is read-only data, before all of them. */
+	/* Most callers ask about read-only data, which lies before all of them. */
 	if (!img->n_pointers || slot < img->pointers[0].slot)
 		return false;
 	lo = PARTITION_POINT(i, 0, img->n_pointers, img->pointers[i].slot < slot);

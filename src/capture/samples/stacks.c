@@ -33,8 +33,8 @@
 #include <time.h>
 
 #define MAX_INLINED 24u
-/* Code that isn't known makes us look at the process again, ever more seldom where that is
- * no help: a compiler at run time makes code that has no file. */
+/* Unknown code makes pollux read again what is loaded, at intervals that double while that does not
+ * help: a compiler at run time makes code that has no file. */
 #define LOOK_AGAIN_NS (100 * NSEC_PER_MSEC)
 #define LOOK_AGAIN_MAX_NS (10000 * NSEC_PER_MSEC)
 /* Events come from several buffers, each a little later than its time. */
@@ -64,7 +64,7 @@ struct code_address {
 struct stack_node {
 	capture_stack parent;
 	uint32_t flags; /* enum trace_stack_flags, of an outermost one */
-	struct code_address *place;
+	struct code_address *address;
 	uint32_t index; /* trace index + 1 of its innermost frame; 0: not written yet */
 };
 
@@ -80,7 +80,7 @@ struct process_stacks {
 	pid_t pid;
 	struct process handle;
 	struct unwind_map *map; /* the recorder's */
-	struct map places;	/* (file, linked address) -> struct code_address */
+	struct map addresses;	/* (file, linked address) -> struct code_address */
 	struct code_address *agent, *kernel;
 	uint64_t look_at_ns, look_wait_ns;
 	struct counts {
@@ -99,7 +99,7 @@ struct capture_stacks {
 	struct process_stacks *processes;
 	struct stack_node *nodes; /* [0] is unused */
 	size_t n_nodes, nodes_cap;
-	struct map children; /* (parent and flags, place) -> node's number */
+	struct map children; /* (parent and flags, address) -> node's number */
 	struct map last;     /* (process, tid) -> struct seen_stack */
 	struct unwind_frame frames[UNWIND_MAX_FRAMES];
 	struct order waiting; /* struct waiting_event */
@@ -175,8 +175,7 @@ static void find_names(struct code_address *p)
 	for (size_t i = 0; i < n; i++) {
 		names[i].line = places[i].line;
 		names[i].file = places[i].file ? strdup(places[i].file) : NULL;
-		/* The outermost is the function that the symbol names, better where there is one.
-		 */
+		/* The outermost is the symbol's function: the symbol's name says more. */
 		if (i + 1 == n && file->image)
 			names[i].function = symbol_name(file->image, p->addr);
 		if (names[i].function && !names[i].function[0]) {
@@ -221,9 +220,9 @@ static void *stacks_main(void *arg)
 	pthread_mutex_lock(&s->lock);
 	while (!s->ending) {
 		struct process_stacks *p = wanted_process(s);
-		struct code_address *place = s->first;
+		struct code_address *address = s->first;
 
-		s->busy = p || place;
+		s->busy = p || address;
 		if (p) {
 			p->wanted = false;
 			pthread_mutex_unlock(&s->lock);
@@ -235,13 +234,13 @@ static void *stacks_main(void *arg)
 			}
 			p->done = true;
 			pthread_cond_broadcast(&s->done);
-		} else if (place) {
-			s->first = place->next;
+		} else if (address) {
+			s->first = address->next;
 			if (!s->first)
 				s->last_next = &s->first;
 			pthread_mutex_unlock(&s->lock);
-			find_names(place);
-			__atomic_store_n(&place->named, true, __ATOMIC_RELEASE);
+			find_names(address);
+			__atomic_store_n(&address->named, true, __ATOMIC_RELEASE);
 			pthread_mutex_lock(&s->lock);
 		} else {
 			pthread_cond_broadcast(&s->done);
@@ -286,9 +285,9 @@ int capture_stacks_new(struct trace_writer *w, struct capture_stacks **ret_stack
 	return 0;
 }
 
-static void place_free(void *place)
+static void address_free(void *value)
 {
-	struct code_address *p = place;
+	struct code_address *p = value;
 
 	for (size_t i = 0; p && i < p->n_names; i++) {
 		free(p->names[i].function);
@@ -301,9 +300,9 @@ static void place_free(void *place)
 
 static void process_stacks_free(struct process_stacks *p)
 {
-	map_free(&p->places, place_free);
-	place_free(p->agent);
-	place_free(p->kernel);
+	map_free(&p->addresses, address_free);
+	address_free(p->agent);
+	address_free(p->kernel);
 	unwind_map_free(p->map);
 	unwind_map_free(p->new_map);
 	process_close(&p->handle);
@@ -419,7 +418,7 @@ bool capture_stacks_ready(struct capture_stacks *s, uint32_t process)
 	return done;
 }
 
-/* ---- places and nodes ---- */
+/* ---- addresses and nodes ---- */
 
 static void ask_for_names(struct capture_stacks *s, struct code_address *p)
 {
@@ -430,73 +429,73 @@ static void ask_for_names(struct capture_stacks *s, struct code_address *p)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* One that represents itself. */
-static struct code_address *own_place(struct process_stacks *p, struct code_address **slot,
-				      const char *object)
+/* All code of this object is one address: its functions do not matter. */
+static struct code_address *own_address(struct process_stacks *p, struct code_address **slot,
+					const char *object)
 {
-	struct code_address *place = *slot;
+	struct code_address *address = *slot;
 
-	if (place)
-		return place;
-	place = calloc(1, sizeof(*place));
-	if (!place)
+	if (address)
+		return address;
+	address = calloc(1, sizeof(*address));
+	if (!address)
 		return NULL;
-	place->names = calloc(1, sizeof(*place->names));
-	if (!place->names) {
-		free(place);
+	address->names = calloc(1, sizeof(*address->names));
+	if (!address->names) {
+		free(address);
 		return NULL;
 	}
-	place->names[0].function = strdup(object);
-	place->n_names = 1;
-	place->process = p;
-	place->object = object;
-	place->named = true;
-	return *slot = place;
+	address->names[0].function = strdup(object);
+	address->n_names = 1;
+	address->process = p;
+	address->object = object;
+	address->named = true;
+	return *slot = address;
 }
 
-static struct code_address *place_of(struct capture_stacks *s, struct process_stacks *p,
-				     const struct unwind_frame *f)
+static struct code_address *address_of(struct capture_stacks *s, struct process_stacks *p,
+				       const struct unwind_frame *f)
 {
 	struct unwind_file *file = f->code ? f->code->file : NULL;
 	uint64_t addr = f->code ? f->ip - f->code->bias : f->ip;
-	struct code_address *place;
+	struct code_address *address;
 
 	if (f->code && f->code->type == UNWIND_AGENT)
-		return own_place(p, &p->agent, "[pollux]");
-	place = map_get(&p->places, (uintptr_t)file, addr);
-	if (place)
-		return place;
-	place = map_new(&p->places, (uintptr_t)file, addr, sizeof(*place));
-	if (!place)
+		return own_address(p, &p->agent, "[pollux]");
+	address = map_get(&p->addresses, (uintptr_t)file, addr);
+	if (address)
+		return address;
+	address = map_new(&p->addresses, (uintptr_t)file, addr, sizeof(*address));
+	if (!address)
 		return NULL;
-	*place = (struct code_address){.process = p, .file = file, .object = "", .addr = addr};
+	*address = (struct code_address){.process = p, .file = file, .object = "", .addr = addr};
 	if (file && file->image) {
-		ask_for_names(s, place);
-		return place;
+		ask_for_names(s, address);
+		return address;
 	}
-	/* Nothing to be found out: its address has to do. */
-	place->names = calloc(1, sizeof(*place->names));
-	place->n_names = place->names ? 1 : 0;
-	place->named = true;
-	return place;
+	/* Without a file there are no names: the trace has the address only. */
+	address->names = calloc(1, sizeof(*address->names));
+	address->n_names = address->names ? 1 : 0;
+	address->named = true;
+	return address;
 }
 
 /* 0: out of memory. */
 static capture_stack node_of(struct capture_stacks *s, capture_stack parent, uint32_t flags,
-			     struct code_address *place)
+			     struct code_address *address)
 {
 	uint64_t key = (uint64_t)flags << 32 | parent;
-	uintptr_t known = (uintptr_t)map_get(&s->children, key, (uintptr_t)place);
+	uintptr_t known = (uintptr_t)map_get(&s->children, key, (uintptr_t)address);
 
 	if (known)
 		return (capture_stack)known;
 	if (!GROW(s->nodes, s->n_nodes, s->nodes_cap))
 		return 0;
 	if (s->n_nodes >= UINT32_MAX ||
-	    map_put(&s->children, key, (uintptr_t)place, (void *)(uintptr_t)s->n_nodes) < 0)
+	    map_put(&s->children, key, (uintptr_t)address, (void *)(uintptr_t)s->n_nodes) < 0)
 		return 0;
 	s->nodes[s->n_nodes] =
-		(struct stack_node){.parent = parent, .flags = flags, .place = place};
+		(struct stack_node){.parent = parent, .flags = flags, .address = address};
 	return (capture_stack)s->n_nodes++;
 }
 
@@ -557,22 +556,22 @@ int capture_stacks_walk(struct capture_stacks *s, uint32_t process,
 	       f[first + 1].code && f[first + 1].code->type == UNWIND_AGENT)
 		first++;
 	for (size_t i = n; i-- > first;) {
-		struct code_address *place;
+		struct code_address *address;
 
 		if (i > first && f[i].code && f[i].code->type == UNWIND_AGENT)
 			continue;
-		place = place_of(s, p, &f[i]);
-		if (!place)
+		address = address_of(s, p, &f[i]);
+		if (!address)
 			return -ENOMEM;
 		stack = node_of(s, stack, !stack && end != UNWIND_DONE ? TRACE_STACK_CUT : 0,
-				place);
+				address);
 		if (!stack)
 			return -ENOMEM;
 	}
 	if (leaf == CL_KERNEL) {
-		struct code_address *place = own_place(p, &p->kernel, "[kernel]");
+		struct code_address *address = own_address(p, &p->kernel, "[kernel]");
 
-		stack = place ? node_of(s, stack, 0, place) : 0;
+		stack = address ? node_of(s, stack, 0, address) : 0;
 		if (!stack)
 			return -ENOMEM;
 	}
@@ -602,7 +601,7 @@ static int tell_frame(struct capture_stacks *s, const struct code_address *p, st
 /* A node whose caller has been written. */
 static int tell_node(struct capture_stacks *s, struct stack_node *node)
 {
-	struct code_address *p = node->place;
+	struct code_address *p = node->address;
 	uint32_t parent = node->parent ? s->nodes[node->parent].index : 0, flags = node->flags;
 
 	for (size_t i = p->n_names; i-- > 0;) {
@@ -627,7 +626,7 @@ static int stack_index(struct capture_stacks *s, capture_stack stack, uint64_t *
 	size_t n = 0;
 
 	for (capture_stack at = stack; at && !s->nodes[at].index; at = s->nodes[at].parent) {
-		const struct code_address *p = s->nodes[at].place;
+		const struct code_address *p = s->nodes[at].address;
 
 		if (!__atomic_load_n(&p->named, __ATOMIC_ACQUIRE))
 			return 0;
@@ -702,13 +701,14 @@ static int cover_all(struct capture_stacks *s, struct capture_stats *stats)
 		size_t pos = 0;
 		char why[256];
 
-		while ((e = map_next(&p->places, &pos))) {
-			const struct code_address *place = e->value;
+		while ((e = map_next(&p->addresses, &pos))) {
+			const struct code_address *address = e->value;
 
 			total++;
-			if (!__atomic_load_n(&place->named, __ATOMIC_ACQUIRE) || !place->n_names)
+			if (!__atomic_load_n(&address->named, __ATOMIC_ACQUIRE) ||
+			    !address->n_names)
 				continue;
-			const char *function = place->names[place->n_names - 1].function;
+			const char *function = address->names[address->n_names - 1].function;
 			named += function && *function;
 		}
 		why_cut(&p->counts, why, sizeof(why));
