@@ -160,3 +160,22 @@ uint64_t report_busy_ns(const struct report *rep)
 		sum += rep->threads[i].busy_ns;
 	return sum;
 }
+
+static bool is_worker(const struct report *rep, uint32_t thread)
+{
+	for (size_t i = 0; i < rep->n_threads; i++)
+		if (rep->threads[i].thread == thread)
+			return rep->threads[i].worker;
+	return false;
+}
+
+/* The longest that kept others waiting: a block_on outside of the workers has its own thread. */
+const struct long_poll *report_longest_on_worker(const struct report *rep)
+{
+	for (size_t i = 0; i < rep->n_longest; i++) {
+		const struct long_poll *l = &rep->longest[i];
+		if (l->family->role != TR_ROOT || is_worker(rep, l->poll.thread))
+			return l;
+	}
+	return NULL;
+}
