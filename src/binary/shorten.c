@@ -545,8 +545,18 @@ static size_t n_closures(const struct segment *segs, size_t n)
 	return closures;
 }
 
+/* Of a type a path to a function: `app::work`. Types begin with a capital, primitive ones have no path. */
+static bool is_fn_item(const struct segment *segs, size_t n)
+{
+	const char *p = n > 1 ? segs[n - 1].word.at : NULL;
+
+	return p && p < segs[n - 1].word.end && islower((unsigned char)*p) &&
+	       segs[0].word.at < segs[0].word.end;
+}
+
 /* What was found, and in which path's parameters. */
 struct inner {
+	bool items; /* functions' items are looked for, instead of futures and closures */
 	const char *libraries; /* see name_task() */
 	struct type_text path;
 	struct segment around[MAX_SEGMENTS];
@@ -585,7 +595,8 @@ static bool find_inner(struct type_text t, unsigned depth, struct inner *ret)
 			p++;
 			continue;
 		}
-		if (n_closures(segs, n) && !is_library(crate_of(segs, n, 0), ret->libraries)) {
+		if ((ret->items ? is_fn_item(segs, n) : n_closures(segs, n)) &&
+		    !is_library(crate_of(segs, n, 0), ret->libraries)) {
 			ret->path = (struct type_text){p, next};
 			return true;
 		}
@@ -643,6 +654,14 @@ char *name_task(const char *full, const char *libraries)
 	if (!name || !n || (!library && !strstr(name, "<..>")))
 		return name;
 	if (!find_in_parameters(segs, n, 0, &inner)) {
+		inner.items = true;
+		if (find_in_parameters(segs, n, 0, &inner)) {
+			free(name);
+			name = strndup(inner.path.at, (size_t)(inner.path.end - inner.path.at));
+			shortened = name ? name_shorten(name) : NULL;
+			free(name);
+			return shortened;
+		}
 		if (!*libraries)
 			return name;
 		/* One library's future in another's: then the one that is no mere wrapper. */

@@ -342,7 +342,8 @@ void inspect_resolve(struct inspect *in, struct inspect_kind *k)
 				strdup("the debug information has no layout of its cell");
 	}
 	if (k->kind->role != TR_WORKER)
-		k->name = debug_future_name(d, k->future, k->object->scan.libraries);
+		k->name = debug_kind_name(d, k->object->object->image, k->kind, k->future,
+					  k->object->scan.libraries);
 }
 
 const char *inspect_kind_name(const struct inspect_kind *k)

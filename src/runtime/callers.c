@@ -12,12 +12,15 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/search.h"
 #include "base/vec.h"
 #include "binary/code/call_index.h"
 #include "binary/names.h"
 #include "runtime/crates.h"
 #include "runtime/find.h"
+#include "runtime/kind_name.h"
 #include "runtime/panic_places.h"
+#include "runtime/root_polls.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -50,7 +53,9 @@ struct way {
 	const char *libraries;
 	struct step steps[MAX_STEPS];
 	size_t n;
-	bool of_root; /* the site is a block_on's */
+	bool of_root;		 /* the site is a block_on's */
+	const uint64_t *waiting; /* functions that wait for a block_on's future, sorted */
+	size_t n_waiting;
 };
 
 /* What the ways to all sites of a kind have passed. */
@@ -78,6 +83,13 @@ static bool calls_program(const char *name, bool of_root)
 	return false;
 }
 
+static bool waits(const struct way *w, uint64_t function)
+{
+	size_t at = PARTITION_POINT(i, 0, w->n_waiting, w->waiting[i] < function);
+
+	return at < w->n_waiting && w->waiting[at] == function;
+}
+
 static void look(const struct way *w, struct step *s, struct passed *passed)
 {
 	const struct elf_symbol *symbol = elf_image_symbol_at(w->image, s->function);
@@ -88,7 +100,9 @@ static void look(const struct way *w, struct step *s, struct passed *passed)
 	s->left = !crates_runtime_function(name);
 	s->library = s->left && name_is_library(name, w->libraries);
 	s->polled = (!s->left || s->library) && calls_program(name, w->of_root);
-	s->root = s->polled && strstr(name, "block_on");
+	if (!s->left && !w->of_root && waits(w, s->function))
+		s->polled = s->root = true; /* a block_on, whatever its name is */
+	s->root = s->root || (s->polled && strstr(name, "block_on"));
 	passed->other = passed->other || s->left || s->polled;
 	if (s->left)
 		return;
@@ -274,11 +288,78 @@ static int tell(const struct way *w, struct scan_site *site)
 	return site->where ? keep_callers(w, site) : -ENOMEM;
 }
 
+/* The function in "app::main+0x40, app::main+0x93", if it is one only. For free(). */
+static char *only_function(const char *where)
+{
+	const char *end = strstr(where, "+0x");
+	size_t len = end ? (size_t)(end - where) : 0;
+
+	if (!end || strstr(where, " ("))
+		return NULL;
+	for (const char *at = where; (at = strstr(at, ", ")); at++)
+		if (strncmp(at + 2, where, len + 3) != 0)
+			return NULL;
+	return strndup(where, len);
+}
+
+static int by_addr(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Functions that call one by which a block_on waits: it may be inlined into them. */
+static int find_waiting(struct elf_image *image, const struct call_index *calls, uint64_t **ret,
+			size_t *ret_n)
+{
+	const struct elf_symbol *symbols;
+	size_t n_symbols = elf_image_symbols(image, &symbols), cap = 0;
+
+	for (size_t i = 0; i < n_symbols; i++) {
+		const struct call *c;
+		size_t n = 0;
+
+		c = root_polls_is_park(symbols[i].name)
+			    ? call_index_find(calls, symbols[i].addr, &n)
+			    : NULL;
+		for (size_t k = 0; c && k < n; k++) {
+			uint64_t start, end;
+
+			if (!elf_image_function(image, c[k].addr, &start, &end))
+				continue;
+			if (!GROW(*ret, *ret_n, cap))
+				return -ENOMEM;
+			(*ret)[(*ret_n)++] = start;
+		}
+	}
+	if (*ret_n)
+		qsort(*ret, *ret_n, sizeof(**ret), by_addr);
+	return 0;
+}
+
+/* Of several kinds with equal code symbols name one: what is certain is who spawns it. */
+static void name_by_site(struct scan_kind *k, const char *libraries)
+{
+	_cleanup_free_ char *function = NULL;
+	char *name;
+
+	if (k->role == TR_WORKER || k->n_sites != 1 || !kind_name_unsure(k))
+		return;
+	function = only_function(k->sites[0].where);
+	if (!function || crates_runtime_function(function) ||
+	    name_is_library(function, libraries) || asprintf(&name, "spawned by %s", function) < 0)
+		return;
+	free(k->name);
+	k->name = name;
+}
+
 int callers_find(struct elf_image *image, struct runtime_scan *f, size_t first_kind,
 		 size_t first_waker)
 {
 	_cleanup_(call_index_done) struct call_index calls = {0};
 	_cleanup_free_ bool *has_message = calloc(f->n_kinds + 1, sizeof(*has_message));
+	_cleanup_free_ uint64_t *waiting = NULL;
 	struct way w = {
 		.image = image, .calls = &calls, .libraries = f->libraries ? f->libraries : ""};
 
@@ -287,6 +368,8 @@ int callers_find(struct elf_image *image, struct runtime_scan *f, size_t first_k
 	if (!elf_image_has_symtab(image))
 		return 0;
 	TRY(call_index_init(&calls, image));
+	TRY(find_waiting(image, &calls, &waiting, &w.n_waiting));
+	w.waiting = waiting;
 	panic_places_in_place(image, &calls, f->kinds, f->n_kinds, has_message);
 	for (size_t i = first_kind; i < f->n_kinds; i++) {
 		struct passed passed = {0};
@@ -296,6 +379,7 @@ int callers_find(struct elf_image *image, struct runtime_scan *f, size_t first_k
 			TRY(tell(&w, &f->kinds[i].sites[k]));
 		}
 		TRY(settle(&f->kinds[i], &passed, has_message[i]));
+		name_by_site(&f->kinds[i], w.libraries);
 	}
 	w.of_root = true;
 	for (size_t i = first_waker; i < f->n_wakers; i++) {
@@ -310,16 +394,6 @@ int callers_find(struct elf_image *image, struct runtime_scan *f, size_t first_k
 }
 
 /* ---- block_ons ---- */
-
-/* The function in "app::main+0x40", if it is the only one of a list of places. For free(). */
-static char *only_function(const char *where)
-{
-	const char *end = strstr(where, "+0x");
-
-	if (!end || strstr(where, ", ") || strstr(where, " via "))
-		return NULL;
-	return strndup(where, (size_t)(end - where));
-}
 
 /* Of `block_on::<F, ..>` in a v0 symbol the future. For free(). */
 static char *future_in(const char *function)

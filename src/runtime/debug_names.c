@@ -7,11 +7,14 @@
 #include "runtime/debug_names.h"
 
 #include "base/buf.h"
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/text.h"
 #include "binary/elf/elf_image.h"
 #include "binary/names.h"
 #include "runtime/crates.h"
+#include "runtime/fn_item.h"
+#include "runtime/kind_name.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,7 +96,7 @@ static const struct dw_type *unwrap(struct debug *d, const struct dw_type *t)
 	return NULL;
 }
 
-char *debug_future_name(struct debug *d, const struct dw_type *future, const char *libraries)
+static char *future_name(struct debug *d, const struct dw_type *future, const char *libraries)
 {
 	for (unsigned i = 0; i < MAX_WRAPPERS; i++) {
 		const struct dw_type *inner = unwrap(d, future);
@@ -192,15 +195,57 @@ static void replace(char **at, char *text)
 	*at = text;
 }
 
+/* Whether a name says no more than that there is a function's item, which is only `fn()` here. */
+static bool lacks_item(const char *name, const char *type, const char *libraries)
+{
+	return name && strstr(type, "fn(") &&
+	       (starts(name, "fn(") || name_is_library(name, libraries ? libraries : ""));
+}
+
+/* The item by the code. */
+static char *name_by_code(struct debug *d, struct elf_image *image, const struct scan_kind *k,
+			  const char *libraries)
+{
+	_cleanup_free_ char *item = fn_item_find(d, image, k->slots[TF_POLL].function, libraries);
+
+	return item ? name_shorten(item) : NULL;
+}
+
+/* By types, and where these lack an item by symbols, if they are certain. */
+static char *name_by_type(struct debug *d, const struct scan_kind *k, const struct dw_type *future,
+			  const char *libraries)
+{
+	char *name = future_name(d, future, libraries);
+
+	if (!lacks_item(name, future->full_name, libraries) || !*k->full_name ||
+	    kind_name_unsure(k) || strstr(k->full_name, "fn("))
+		return name;
+	free(name);
+	return strdup(k->name);
+}
+
+char *debug_kind_name(struct debug *d, struct elf_image *image, const struct scan_kind *k,
+		      const struct dw_type *future, const char *libraries)
+{
+	char *name = name_by_type(d, k, future, libraries), *item = NULL;
+
+	if (lacks_item(name, future->full_name, libraries))
+		item = name_by_code(d, image, k, libraries);
+	if (!item)
+		return name;
+	free(name);
+	return item;
+}
+
 static void name_kind(struct debug *d, struct scan_kind *k, const char *libraries)
 {
 	struct debug_kind types;
 
 	debug_kind_read(d, k, &types);
 	if (types.future && *types.future->full_name) {
-		replace(&k->full_name, strdup(types.future->full_name));
 		if (k->role != TR_WORKER)
-			replace(&k->name, debug_future_name(d, types.future, libraries));
+			replace(&k->name, name_by_type(d, k, types.future, libraries));
+		replace(&k->full_name, strdup(types.future->full_name));
 	}
 	for (size_t s = 0; s < k->n_sites; s++)
 		replace(&k->sites[s].where, debug_spawn_place(d, &k->sites[s]));
@@ -225,7 +270,7 @@ char *debug_block_on_name(struct debug *d, const struct dw_type *future, const c
 	if (where && (!future || strstr(future->full_name, "dyn ")))
 		name = function_in(where);
 	if (!name && future)
-		name = debug_future_name(d, future, libraries);
+		name = future_name(d, future, libraries);
 	return name;
 }
 
@@ -267,6 +312,11 @@ void debug_names(struct elf_image *image, const char *path, struct runtime_scan 
 				debug_spawn_place(d, &f->wakers[i].sites[s]));
 	for (size_t i = 0; i < f->n_block_ons && clock_monotonic_ns() < deadline_ns; i++)
 		name_block_on(d, &f->block_ons[i], f->libraries);
+	/* The code takes longer to read. */
+	for (size_t i = 0; i < f->n_kinds && clock_monotonic_ns() < deadline_ns; i++)
+		if (lacks_item(f->kinds[i].name, f->kinds[i].full_name, f->libraries))
+			replace(&f->kinds[i].name,
+				name_by_code(d, image, &f->kinds[i], f->libraries));
 	debug_local(d, false);
 	debug_free(d);
 }

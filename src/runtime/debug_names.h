@@ -17,10 +17,12 @@ struct debug_kind {
 };
 void debug_kind_read(struct debug *d, const struct scan_kind *k, struct debug_kind *ret);
 
-/* A future's name for people: the program's own future inside the wrappers that runtimes and
- * libraries put around it (async-executor's spawn, SupportTaskLocals, Instrumented, Pin<Box>). A
- * blocking task is its closure. `libraries` as a scan has them. For free(). */
-char *debug_future_name(struct debug *d, const struct dw_type *future, const char *libraries);
+/* A name for people of a kind with that future: the program's own future inside the wrappers that
+ * runtimes and libraries put around it (async-executor's spawn, SupportTaskLocals, Instrumented,
+ * Pin<Box>). A blocking task is its closure. Where the type has a function's item, which is `fn()`
+ * there, symbols or code say which. `libraries` as a scan has them. For free(). */
+char *debug_kind_name(struct debug *d, struct elf_image *image, const struct scan_kind *k,
+		      const struct dw_type *future, const char *libraries);
 
 /* "src/main.rs:95 (app::main)": the place in the program's own code at this address, through the
  * functions that are inlined there; NULL: none. If *ret_via is NULL it becomes the innermost place in

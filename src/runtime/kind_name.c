@@ -367,6 +367,13 @@ static void set_role(struct scan_kind *k, const char *type)
 	}
 }
 
+static const char unsure_prefix[] = "one of several with equal code: ";
+
+bool kind_name_unsure(const struct scan_kind *k)
+{
+	return !strncmp(k->full_name, unsure_prefix, strlen(unsure_prefix));
+}
+
 static int set_name(const struct runtime_scan *f, struct scan_kind *k, const char *type,
 		    bool unsure)
 {
@@ -383,7 +390,7 @@ static int set_name(const struct runtime_scan *f, struct scan_kind *k, const cha
 		buf_printf(&name, "%s%s", shortened ? shortened : inner,
 			   unsure ? " (or alike)" : "");
 	}
-	buf_printf(&full, "%s%s", unsure ? "one of several with equal code: " : "", type);
+	buf_printf(&full, "%s%s", unsure ? unsure_prefix : "", type);
 	free(k->name);
 	free(k->full_name);
 	k->name = buf_steal(&name);

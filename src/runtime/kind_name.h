@@ -11,3 +11,6 @@
  * -ENOMEM or 0. */
 int kind_names_tokio(struct elf_image *image, struct runtime_scan *f, size_t first);
 int kind_names_async_task(struct elf_image *image, struct runtime_scan *f, size_t first);
+
+/* Whether its full_name is that of one of several with equal code, of which it may be another. */
+bool kind_name_unsure(const struct scan_kind *k);

@@ -204,6 +204,14 @@ static bool is_named(const char *symbol, const char *of, const char *name)
 	return at && (!*at || *at == '.' || !strncmp(at, "17h", 3));
 }
 
+bool root_polls_is_park(const char *symbol)
+{
+	for (size_t k = 0; k < ROOT_POLLS_MAX_PARKS; k++)
+		if (!parks[k].at_end && is_named(symbol, parks[k].of, parks[k].name))
+			return true;
+	return false;
+}
+
 static const struct elf_symbol *park_symbol(struct elf_image *image, size_t which)
 {
 	const struct elf_symbol *symbols;

@@ -56,6 +56,8 @@ int root_polls_find(struct elf_image *image, struct debug *d, const struct futur
 void root_polls_done(struct scan_root_polls *f);
 /* The one at this address, as linked; NULL: none is there. */
 const struct scan_park *root_polls_park(const struct scan_root_polls *f, uint64_t addr);
+/* A function by which a block_on waits, by its mangled name. */
+bool root_polls_is_park(const char *symbol);
 /* Whether there may be any: one of the functions is there. */
 bool root_polls_possible(struct elf_image *image);
 

@@ -26,6 +26,36 @@ static void check_demangle(const char *symbol, const char *want)
 	free(got);
 }
 
+static void check_argument(const char *text, const char *want)
+{
+	char *got = name_argument(text);
+
+	if (want)
+		assert_string_equal(got, want);
+	else
+		assert_null(got);
+	free(got);
+}
+
+static void test_argument(void **state)
+{
+	check_argument("app::main::{closure#0}>", "app::main::{closure#0}");
+	check_argument("app::Pool<u8, fn(u8) -> u8>, ()>", "app::Pool<u8, fn(u8) -> u8>");
+	check_argument("fn() -> u8, ()>", "fn() -> u8");
+	check_argument("app::main", NULL);
+	check_argument("", NULL);
+	(void)state;
+}
+
+static void test_library(void **state)
+{
+	assert_true(name_is_library("tokio_util::task::spawn", ""));
+	assert_true(name_is_library("<sqlx::Pool as core::clone::Clone>::clone", "a,sqlx"));
+	assert_false(name_is_library("<sqlx::Pool as core::clone::Clone>::clone", "a,sqlx_core"));
+	assert_false(name_is_library("app::main", "a"));
+	(void)state;
+}
+
 static void test_demangle(void **state)
 {
 	check_demangle("_ZN5tokio7runtime4task3raw4poll17h4dd2657c9e9a5d07E",
@@ -170,6 +200,13 @@ static void test_task(void **state)
 		{"opentelemetry::trace::context::WithContext<futures_util::future::future::Map<"
 		 "app::rx::{closure#2}, core::mem::drop<u8>>>",
 		 "app::rx::{closure#2}"},
+		/* a function that was given by its name */
+		{"futures_util::future::future::Map<core::future::ready::Ready<u32>, app::work>",
+		 "app::work"},
+		{"tokio_util::task::task_tracker::TaskTracker::spawn_blocking_on<app::work,()>"
+		 "::{{closure}}",
+		 "app::work"},
+		{"futures_util::future::future::Map<app::get::{closure#0}, app::work>", "app::get"},
 		/* its own generic function says what it does, as long as it says all */
 		{"app::retry<app::fetch::{closure#0}>::{closure#0}", "app::retry<app::fetch>"},
 		{"app::runtime::Handle::spawn<" INTO_PY(
@@ -325,6 +362,7 @@ static void test_own(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_argument),     cmocka_unit_test(test_library),
 		cmocka_unit_test(test_demangle),     cmocka_unit_test(test_demangle_bomb),
 		cmocka_unit_test(test_shorten),	     cmocka_unit_test(test_task),
 		cmocka_unit_test(test_own),	     cmocka_unit_test(test_task_libraries),
