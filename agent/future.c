@@ -348,7 +348,7 @@ static inline void chain_pending(const struct agent_future *f, uint32_t outer, u
 {
 	const struct agent_reach reach = reach_of(f);
 	struct agent_notes *n = f->notes;
-	uint64_t resource, point = agent_point(f->hook, &reach, &resource);
+	uint64_t resource, point = agent_point(f->hook, &reach, true, &resource);
 	uint32_t end = chain_n(n), to = outer;
 
 	if (likely(end < AGENT_CHAIN_MAX)) {
@@ -587,7 +587,7 @@ void agent_future_end(struct agent_future *f, uint64_t first, uint64_t second)
 	} else if (type == AE_FUTURE_PENDING) {
 		const struct agent_reach reach = reach_of(f);
 		uint64_t resource; /* of no event */
-		point = agent_point(f->hook, &reach, &resource);
+		point = agent_point(f->hook, &reach, true, &resource);
 	}
 	if (unlikely(f->listed) && type == AE_FUTURE_READY &&
 	    f->hook->future.result.from != AR_STATE)

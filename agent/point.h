@@ -99,14 +99,34 @@ static inline uint64_t agent_resource(const struct agent_node *node, const char 
 	return (uint64_t)(uint8_t)node->resource << 48 | value;
 }
 
-/* The number of the await point, 0 if not known; *ret_resource: agent_resource() there. */
+/* Where a pointer leads that lies in a future: within the same memory, or, where the future is borrowed
+ * to a poll that has not returned, to what it owns or borrows; NULL: elsewhere. */
+static inline const char *agent_follow(const struct agent_node *node, const char *at,
+				       const struct agent_reach *reach, bool borrowed)
+{
+	if ((uint64_t)at % 8 || !agent_reaches(reach, at, 8))
+		return NULL;
+	uint64_t to = agent_state_value(at, 8);
+	if (to & node->zero_bits)
+		return NULL;
+	return agent_within(reach, to, 1) || (borrowed && agent_readable(reach->notes, to, 1))
+		       ? (const char *)to
+		       : NULL;
+}
+
+/*
+ * The number of the await point, 0 if not known; *ret_resource: agent_resource() there. What the
+ * future of a task leads to may be gone, if that isn't borrowed to a poll any more: then a pointer is
+ * followed only within the task, and nothing is read elsewhere after that.
+ */
 static inline uint64_t agent_point(const struct agent_hook *hook, const struct agent_reach *reach,
-				   uint64_t *ret_resource)
+				   bool borrowed, uint64_t *ret_resource)
 {
 	const struct agent_step *program =
 		(const struct agent_step *)__atomic_load_n(&hook->program, __ATOMIC_ACQUIRE);
 	const struct agent_step *step = program;
 	const char *at = reach->base;
+	bool anywhere = true; /* as agent_reaches() allows */
 	uint64_t point = 0;
 
 	*ret_resource = 0;
@@ -114,13 +134,22 @@ static inline uint64_t agent_point(const struct agent_hook *hook, const struct a
 		return 0;
 	for (uint32_t depth = 0; step->next && depth < AGENT_PROGRAM_DEPTH; depth++) {
 		const struct agent_node *node = (const struct agent_node *)(program + step->next);
+		if (unlikely(node->kind == NODE_POINTER)) {
+			at = agent_follow(node, at + step->delta, reach, borrowed);
+			if (!at)
+				break;
+			anywhere = borrowed;
+			step = &node->steps[0];
+			continue;
+		}
 		if (unlikely(node->kind != NODE_STATE)) {
 			if (node->kind == NODE_RESOURCE)
 				*ret_resource = agent_resource(node, at + step->delta, reach);
 			break;
 		}
 		at += step->delta;
-		if (unlikely(!agent_reaches(reach, at, node->size)))
+		if (unlikely(!(anywhere ? agent_reaches(reach, at, node->size)
+					: agent_within(reach, (uint64_t)at, node->size))))
 			break;
 		uint64_t i = agent_state_value(at, node->size) - node->base;
 		if (unlikely(i >= node->n)) {
@@ -168,7 +197,7 @@ static inline void agent_put_pending(struct agent_notes *n, const struct agent_h
 		if (!(__atomic_load_n(state, __ATOMIC_ACQUIRE) & moved))
 			agent_put_list(n, AE_FUTURE_SNAPSHOT_END, &list);
 	} else {
-		point = agent_point(hook, &reach, &resource);
+		point = agent_point(hook, &reach, false, &resource);
 	}
 	if (unlikely(n->chain_end > n->chain_first)) {
 		ticks = arch_ticks();

@@ -389,6 +389,9 @@ _Static_assert(sizeof(struct agent_hook) == 64, "agent_hook");
  * poller lends to the poll: what that owns or borrows exclusively is there. What a task owns may be
  * gone at the end of its poll, so its program asks for no pointer to be followed.
  *
+ * A program of chains has pointers, too. That of a task is run when the poll is over: there they are
+ * followed only to what lies in the task itself.
+ *
  * A program that hooks refer to is never changed.
  *
  * It is made from debug information, which may be wrong. So a step that leads to where nothing

@@ -43,6 +43,7 @@ struct node {
 	enum ready_proof proof;	     /* as place_point.proof */
 	bool shows_ready; /* an enum from which what was held until it was ready is gone */
 	uint32_t outer;	  /* of chains: 1 + index of the place that it is awaited at */
+	bool pointed;	  /* it is reached through a pointer */
 	uint16_t offset;
 };
 
@@ -54,6 +55,7 @@ struct compiler {
 	const struct dw_type *self; /* what the program begins with */
 	bool follows;		    /* pointers */
 	uint32_t outer;		    /* as node.outer, of nodes that are made now */
+	bool pointed;		    /* the same */
 	struct map futures;	    /* (ref of a coroutine, 0) -> index in out->futures + 1 */
 	unsigned first;
 	struct node *nodes;
@@ -127,7 +129,7 @@ static bool same_node(const struct node *a, const struct node *b)
 	return a->type == b->type && a->inside == b->inside &&
 	       a->hooked_parent == b->hooked_parent && a->through == b->through &&
 	       a->concurrent == b->concurrent && a->proof == b->proof &&
-	       a->shows_ready == b->shows_ready && a->outer == b->outer;
+	       a->shows_ready == b->shows_ready && a->outer == b->outer && a->pointed == b->pointed;
 }
 
 /* Index of the node of what a way ends at, made if need be; 0: it can't be one. -ENOMEM, -E2BIG. */
@@ -142,6 +144,7 @@ static int node_of(struct compiler *c, const struct future_path *w, bool inside,
 			    .concurrent = w->concurrent,
 			    .proof = w->proof,
 			    .outer = c->outer,
+			    .pointed = c->pointed,
 			    .shows_ready = shows_ready && !coroutine};
 	uint64_t base = 0;
 	uint32_t n = 0;
@@ -291,13 +294,27 @@ static int place_of(struct compiler *c, const struct node *n, const struct await
 
 /* ---- steps ---- */
 
+/* In a chain what lies there by value comes first: it is read without a further proof. */
+static bool find_single(struct compiler *c, struct future_path *w)
+{
+	struct future_path by_value = *w;
+
+	by_value.through = POINTERS_NONE;
+	if (c->mode != PROGRAM_CHAIN || !w->through ||
+	    !future_path_single(c->d, c->hooked, &by_value))
+		return future_path_single(c->d, c->hooked, w);
+	*w = by_value;
+	w->through = dw_is_coroutine(w->type) ? POINTERS_BORROWED : POINTERS_NONE;
+	return true;
+}
+
 /* The step from `from` on to where the way goes, within what both are counted from. */
 static int step_on(struct compiler *c, uint64_t from, struct future_path w, bool inside,
 		   bool shows_ready, struct agent_step *step)
 {
 	int r;
 
-	if (!future_path_single(c->d, c->hooked, &w))
+	if (!find_single(c, &w))
 		return 0;
 	r = node_of(c, &w, inside, shows_ready, &step->next);
 	int64_t delta = (int64_t)(w.offset + w.type->discr_offset - from);
@@ -461,7 +478,9 @@ static int fill_await(struct compiler *c, const struct node *n, const struct dw_
 	if (c->mode == PROGRAM_CHAIN)
 		c->outer = (uint32_t)c->out->n_places + 1;
 	r = step_down(c, t->discr_offset, &held, inside, false, step);
-	a.goes_on = step->next && node_at(c, step->next)->kind == NODE_STATE;
+	a.goes_on = step->next && (node_at(c, step->next)->kind == NODE_STATE ||
+				   (node_at(c, step->next)->kind == NODE_POINTER && !a.macro &&
+				    c->mode == PROGRAM_CHAIN));
 	if (r == 0 && !step->next && !lists(c))
 		r = step_to_resource(c, n, t->discr_offset, a.awaited,
 				     v->member.offset + awaitee->offset, step);
@@ -568,9 +587,12 @@ static int fill_pointer(struct compiler *c, const struct node *n)
 				      .concurrent = n->concurrent,
 				      .proof = n->proof};
 	struct agent_step step = {0};
-	uint16_t point;
+	uint16_t point = 0;
 
-	TRY(add_mark(c, NULL, &info, &point));
+	if (lists(c))
+		TRY(add_mark(c, NULL, &info, &point));
+	c->outer = n->outer;
+	c->pointed = true;
 	TRY(step_down(c, 0, &w, n->inside, false, &step));
 	node_at(c, n->offset)->point = point;
 	node_at(c, n->offset)->zero_bits = zero_bits(c->d, target, 0);
@@ -590,6 +612,7 @@ static int fill(struct compiler *c, size_t i)
 		struct agent_step step = {0};
 
 		c->outer = n.outer;
+		c->pointed = n.pointed;
 		int r = coroutine ? fill_coroutine(c, &n, v, &step) : fill_enum(c, &n, v, &step);
 
 		if (r < 0)
@@ -609,7 +632,7 @@ static int step_root(struct compiler *c, const struct future_cell *cell, struct 
 				.proof = READY_IF_MOVED_ON};
 	int r;
 
-	if (!future_path_single(c->d, c->hooked, &w))
+	if (!find_single(c, &w))
 		return 0;
 	if (c->self && w.hooked_parent == future_path_hooked_parent(c->hooked, c->self, 0))
 		w.hooked_parent = 0;
@@ -642,7 +665,7 @@ static bool has_own(const struct compiler *c)
 	for (size_t i = 0; i < c->n_nodes; i++) {
 		if (dispatches(c->nodes[i].type))
 			return false;
-		own = own || is_own(c->nodes[i].type);
+		own = own || (is_own(c->nodes[i].type) && !c->nodes[i].pointed);
 	}
 	return own;
 }
@@ -661,7 +684,8 @@ int program_compile(struct debug *d, const struct future_cell *cell, enum progra
 	int r;
 
 	/* A coroutine's poll function belongs to it only: its argument is of its type. */
-	c.follows = mode == PROGRAM_FUTURES && c.self && dw_is_coroutine(c.self);
+	c.follows = mode == PROGRAM_CHAIN ||
+		    (mode == PROGRAM_FUTURES && c.self && dw_is_coroutine(c.self));
 	*ret = (struct program){0};
 	if (cell->size && cell->offset + cell->future->size > cell->size)
 		return 0;

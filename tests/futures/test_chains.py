@@ -55,10 +55,32 @@ def test_given_up(pollux, start, tmp_path, profile):
     assert program.end() == 0
     found = chains(trace, "given_up")
     sleeps = ("moves_on", line_of("given_up", "// moves_on"))
-    assert found["moves_on"] == {(sleeps,): ROUNDS}
-    assert found["in_a_box"] == {(sleeps, ("in_a_box", line_of("given_up", "// in_a_box"))): ROUNDS}
+    assert set(found["moves_on"]) == {(sleeps,)}
+    assert set(found["in_a_box"]) == {(sleeps, ("in_a_box", line_of("given_up", "// in_a_box")))}
     kept = (("pause", line_of("given_up", "// pause")), ("keeps", line_of("given_up", "// keeps")))
-    assert found["keeps"] == {kept: ROUNDS}
+    assert set(found["keeps"]) == {kept}
+    # On a busy machine a sleep may be due already when it is polled first.
+    assert all(n <= ROUNDS for links in found.values() for n in links.values())
+
+
+@pytest.mark.parametrize("profile", ["debug", "release-debug"])
+def test_pointers(pollux, start, tmp_path, profile):
+    """A chain goes on through pointers to what lies in the same task, and from a box to all that it owns."""
+    program = start("tokio-1.54", profile, "pointed", ROUNDS)
+    trace = tmp_path / "t.plx"
+    record(pollux, program, trace)
+    assert program.end() == 0
+    found = chains(trace, "pointed")
+
+    def chain(*functions):
+        return tuple((name, line_of("pointed", f"// {name}")) for name in functions)
+
+    assert set(found["borrows"]) == {chain("pause", "borrows")}
+    assert set(found["selects"]) == {chain("pause", "selects")}
+    assert set(found["in_a_box"]) == {chain("pause", "times_out", "in_a_box"), chain("pause", "owns", "in_a_box")}
+    assert set(found["owns_bare"]) == {chain("owns_bare")}
+    # On a busy machine a sleep may be due already when it is polled first.
+    assert all(n <= ROUNDS for links in found.values() for n in links.values())
 
 
 def waits_for(trace):

@@ -110,6 +110,29 @@ def test_wrong_resources(pollux, tmp_path, monkeypatch, name):
         path.unlink()
 
 
+@pytest.mark.parametrize("name", [b"__awaitee", b"pointer", b"__state"])
+def test_wrong_pointers_in_chains(pollux, tmp_path, monkeypatch, name):
+    """The same of pointers, which a chain follows within a task and from a box."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    lies = Lies(builder.build("tokio-1.54", "release-debug", "pointed", root=HERE), name)
+    assert lies.places
+    numbers = random.Random(name)
+    for number in range(4):
+        path = lies.write(tmp_path / f"lie-{number}", lambda value, size: other(numbers, value, size))
+        program = Program(path, 50)
+        try:
+            recorder = driver.Recorder(pollux, program.pid, tmp_path / "t.plx")
+            recorder.until_compiled()
+            program.go()
+            assert program.end() == 0
+            code, said = recorder.wait()
+            assert code == 0, said
+        finally:
+            program.process.kill()
+            program.process.wait()
+        path.unlink()
+
+
 SHUT_IN = """
 import ctypes, os, struct, sys
 # kills for rt_sigprocmask with a `how` that does not exist
