@@ -397,6 +397,139 @@ static void test_await_points(void **state)
 	expect_nothing();
 }
 
+/* ---- pointers in a task ---- */
+
+enum { STATE = 0, POINTER = 8, TARGET = 16, RESOURCE = 24, BEYOND = 32 };
+
+static struct {
+	uint8_t outer, inner;
+	uint64_t pointer, resource, beyond;
+} led;
+
+static void leads(struct tokio_task *t)
+{
+	char *future = (char *)t->stage;
+
+	memset(future, 0, sizeof(t->stage));
+	future[STATE] = (char)led.outer;
+	future[TARGET] = (char)led.inner;
+	memcpy(future + POINTER, &led.pointer, 8);
+	memcpy(future + RESOURCE, &led.resource, 8);
+	memcpy(future + BEYOND, &led.beyond, 8);
+	to_pending(t);
+}
+
+/* A coroutine awaits another one by a pointer, and that what has an address in it. */
+static void make_pointers(void)
+{
+	struct agent_step *root = (struct agent_step *)program_words;
+	struct agent_node *outer = (struct agent_node *)&program_words[1];
+	struct agent_node *pointer = (struct agent_node *)&program_words[8];
+	struct agent_node *inner = (struct agent_node *)&program_words[12];
+	struct agent_node *resource = (struct agent_node *)&program_words[20];
+
+	memset(program_words, 0, sizeof(program_words));
+	*root = (struct agent_step){.next = 1, .delta = offsetof(struct tokio_task, stage) + STATE};
+	*outer = (struct agent_node){.n = 4, .size = 1};
+	outer->steps[3] = (struct agent_step){.point = 21, .next = 8, .delta = POINTER - STATE};
+	*pointer = (struct agent_node){.zero_bits = 7, .kind = NODE_POINTER};
+	pointer->steps[0] = (struct agent_step){.next = 12};
+	*inner = (struct agent_node){.n = 4, .size = 1};
+	inner->steps[3] = (struct agent_step){.point = 22, .next = 20, .delta = RESOURCE - TARGET};
+	*resource = (struct agent_node){.n = 1, .kind = NODE_RESOURCE, .size = 8, .resource = 2};
+	poll_hook->program = (uint64_t)program_words;
+}
+
+static void test_pointers(void **state)
+{
+	uint64_t stage = (uint64_t)task.stage;
+	uint8_t *gone = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	static uint64_t elsewhere[1024] __attribute__((aligned(4096)));
+	const uint64_t nowhere = (uint64_t)gone + 64, garbage = 0xffff800000000008ull;
+	const struct {
+		uint64_t pointer, resource, beyond, point, wanted;
+	} cases[] = {
+		{stage + TARGET, stage + BEYOND, 0x7f0012345678, 22, 0x7f0012345678},
+		/* The address is where nothing can be read, or in another's memory: it is the one. */
+		{stage + TARGET, nowhere, 0, 22, nowhere},
+		{stage + TARGET, (uint64_t)&elsewhere[16], 0, 22, (uint64_t)&elsewhere[16]},
+		{stage + TARGET, stage + BEYOND, garbage, 22, 0},
+		{stage + TARGET, 0, 0, 22, 0},
+		/* What is not in the task is not read. */
+		{nowhere, stage + BEYOND, 1, 21, 0},
+		{(uint64_t)&elsewhere[16], stage + BEYOND, 1, 21, 0},
+		{stage + TARGET + 1, stage + BEYOND, 1, 21, 0},
+		{garbage, garbage, garbage, 21, 0},
+		{0, 0, 0, 21, 0},
+	};
+
+	(void)state;
+	assert_ptr_not_equal(gone, MAP_FAILED);
+	memset(elsewhere, 3, sizeof(elsewhere));
+	make_pointers();
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		led.outer = led.inner = 3;
+		led.pointer = cases[i].pointer;
+		led.resource = cases[i].resource;
+		led.beyond = cases[i].beyond;
+		poll_as(leads);
+		if (!i)
+			expect_thread();
+		expect(AE_POLL_BEGIN, tokio_ref());
+		if (cases[i].wanted)
+			expect(AE_RESOURCE,
+			       (uint64_t)AGENT_LINK_OWN << 56 | 2ull << 48 | cases[i].wanted);
+		expect(AE_POLL_PENDING_AT, cases[i].point << 48 | task.id);
+	}
+	/* From what was pointed to on nothing outside of the task is read, also where it could be. */
+	((struct agent_node *)&program_words[8])->steps[0].delta =
+		(int32_t)((int64_t)(uint64_t)&elsewhere[16] - (int64_t)(stage + TARGET));
+	led.pointer = stage + TARGET;
+	poll_as(leads);
+	expect(AE_POLL_BEGIN, tokio_ref());
+	expect(AE_POLL_PENDING_AT, 21ull << 48 | task.id);
+	expect_nothing();
+	munmap(gone, 4096);
+}
+
+/* Whatever the memory holds and the program says, only what is there is read. */
+static void test_hostile_pointers(void **state)
+{
+	uint64_t stage = (uint64_t)task.stage, numbers = 88172645463325252ull, polls = 0;
+	uint8_t *gone = mmap(NULL, 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	const uint64_t places[] = {
+		0,	   stage,	   stage + TARGET,	  stage + sizeof(task.stage) - 8,
+		stage - 8, (uint64_t)gone, (uint64_t)gone + 4092, ~0ull};
+	struct agent_event e;
+
+	(void)state;
+	assert_ptr_not_equal(gone, MAP_FAILED);
+	for (unsigned i = 0; i < 200000; i++) {
+		make_pointers();
+		for (unsigned k = 0; k < 5; k++) {
+			numbers ^= numbers << 13, numbers ^= numbers >> 7, numbers ^= numbers << 17;
+			uint64_t where = places[numbers >> 8 & 7] + (numbers >> 16 & 15);
+
+			led.pointer = k == 0 ? where : led.pointer;
+			led.resource = k == 1 ? where : led.resource;
+			led.beyond = k == 2 ? where : led.beyond;
+			if (k == 3)
+				((struct agent_node *)&program_words[20])->target_offset = where;
+			if (k == 4 && numbers >> 32 & 1)
+				((struct agent_node *)&program_words[8])->steps[0].delta =
+					(int32_t)(numbers >> 20);
+		}
+		led.outer = (uint8_t)(numbers >> 40 & 3) | 1;
+		led.inner = (uint8_t)(numbers >> 42 & 3) | 1;
+		poll_as(leads);
+		while (area_next(&area, area_my_ring(&area), &e))
+			polls += (e.word0 & 0xff) == AE_POLL_PENDING ||
+				 (e.word0 & 0xff) == AE_POLL_PENDING_AT;
+	}
+	assert_int_equal(polls, 200000);
+	munmap(gone, 8192);
+}
+
 static void test_last_reference_is_ours(void **state)
 {
 	(void)state;
@@ -607,6 +740,8 @@ int main(void)
 		WITH(test_output_read, setup),
 		WITH(test_output_asked_for_early, setup),
 		WITH(test_await_points, setup),
+		WITH(test_pointers, setup),
+		WITH(test_hostile_pointers, setup),
 		WITH(test_last_reference_is_ours, setup),
 		WITH(test_poll_that_is_none, setup),
 		WITH(test_switched_off_inside_a_poll, setup),
