@@ -118,7 +118,7 @@ def test_places_of_axum(pollux, tmp_path):
 HANDLERS = {
     "axum": "axum::serve::",
     "tonic": "hyper::proto::h2::server::H2Stream",
-    "actix": "service::main::{closure#0} (listen",
+    "actix": "service::main::{closure",
 }
 
 
