@@ -493,12 +493,15 @@ bool name_is_own(const char *function, const char *libraries)
 {
 	const struct type_text path = {function, function + strlen(function)};
 	struct segment segs[MAX_SEGMENTS];
+	struct type_text first;
 	size_t n;
 
 	if (is_own(path, libraries, 0))
 		return true;
 	read_path(path.at, path.end, segs, &n);
-	return is_own(wrapped(segs, n), libraries, 0);
+	first = wrapped(segs, n);
+	/* A closure need not be what gives the future. */
+	return first.end > first.at && first.end[-1] != '}' && is_own(first, libraries, 0);
 }
 
 /* A type's name begins with a capital letter, a function's doesn't. */

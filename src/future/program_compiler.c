@@ -185,8 +185,8 @@ static char *own_names(const struct attach_object *o, const char *full_name)
 		end = strstr(part, between);
 		one = strndup(part, end ? (size_t)(end - part) : strlen(part));
 		if (one)
-			own = is_generic_handler(one) ? name_shorten(one)
-						      : name_own(one, o->scan.libraries);
+			own = name_is_own(one, o->scan.libraries) ? name_own(one, o->scan.libraries)
+								  : name_shorten(one);
 		if (!own)
 			return NULL;
 		buf_str(&b, part == full_name ? "" : between);

@@ -553,6 +553,7 @@ static int name_by_drop(struct scanner *s, struct scan_future *f)
 
 			if (type && (!f->n_types || !strstr(f->full_name, type)))
 				rc = add_dropped(f, type);
+			f->drop = type ? drop : f->drop;
 		}
 	}
 	return rc;
@@ -600,6 +601,27 @@ static int find_poll_slots(struct scanner *s, const struct elf_symbol *symbols, 
 	return 0;
 }
 
+/* One function may drop futures of several types, and have the symbol of one of them. */
+static int add_another(struct scan_futures *all)
+{
+	for (size_t i = 0; i < all->n; i++) {
+		struct scan_future *f = &all->v[i];
+		uint32_t n = 0;
+
+		for (size_t k = 0; k < all->n && f->n_types; k++)
+			n += all->v[k].n_types && all->v[k].drop == f->drop;
+		for (unsigned k = 0; k < 2 && n > f->n_types; k++) {
+			char **name = k ? &f->full_name : &f->name, *longer;
+
+			if (asprintf(&longer, "%s or another", *name) < 0)
+				return -ENOMEM;
+			free(*name);
+			*name = longer;
+		}
+	}
+	return 0;
+}
+
 int found_boxed_find(struct elf_image *image, struct scan_futures *ret)
 {
 	static const struct futures_wanted all = {0};
@@ -627,6 +649,8 @@ int found_boxed_find(struct elf_image *image, struct scan_futures *ret)
 		}
 	}
 	free(s.panics);
+	if (rc >= 0)
+		rc = add_another(ret);
 	if (rc < 0)
 		found_futures_done(ret);
 	return rc < 0 ? rc : 0;

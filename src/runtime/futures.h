@@ -38,6 +38,7 @@ struct scan_future {
 	uint64_t value_bytes; /* of a boxed one: its size, by all vtables that it is in */
 	uint32_t
 		n_types; /* of a boxed one: that its names are of, by what drops it; 0: not by that */
+	uint64_t drop;	 /* then: that function */
 	bool shown;	 /* its code begins by reading the state: AGENT_HOOK_SHOWN */
 	struct agent_result result;
 	uint64_t pending; /* as agent_hook.pending */

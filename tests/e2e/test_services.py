@@ -156,7 +156,8 @@ def test_requests_by_handler(pollux, service, tmp_path):
 
 def routes_of(name):
     """The routes that a handler of this name may serve: of functions that do the same there is one."""
-    return {route_of(one) for one in re.sub(r" #\d+$", "", name).split(" or ")}
+    names = re.sub(r" #\d+$", "", name).split(" or ")
+    return set(ROUTES) if "another" in names else {route_of(one) for one in names}
 
 
 def test_requests_by_symbols(pollux, service, tmp_path):
@@ -181,10 +182,11 @@ def test_requests_by_symbols(pollux, service, tmp_path):
         if len(routes) == 1:
             slowest = max(r["max_us"] for r in truth["routes"] if r["name"] in routes)
             assert row["life_ns"]["max"] + 1000 > 1000 * slowest
-        # As many rows as there are functions of that name.
+        # Not more rows than there are functions of that name.
         same = [other for other in rows if routes_of(other["name"]) == routes]
-        assert len(same) == len(routes)
+        assert len(same) <= len(routes)
     assert set.union(*(routes_of(row["name"]) for row in rows)) == set(ROUTES)
+    assert sum(len(routes_of(row["name"])) == 1 for row in rows) >= len(ROUTES) - 2
     assert sum(row["instances"] for row in rows) == sum(requests.values())
     for family in report["families"]:
         if "handlers" in family:

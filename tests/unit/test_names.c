@@ -335,6 +335,7 @@ static void test_own(void **state)
 		{"tower::util::map<(),app::get>::{{closure}}", NULL},
 		{"serde::de::read<app::get>::{{closure}}", "app::get"},
 		{"serde::de::read<u8>::{{closure}}", NULL},
+		{"serde::de::read<app::main::{{closure}}>::{{closure}}", NULL},
 		{"hyper::client::connect::{{closure}}", NULL},
 		{"extra::connect::{{closure}}", NULL},
 		/* nobody knows whose */
