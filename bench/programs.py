@@ -36,6 +36,21 @@ def build(builtin):
     return paths
 
 
+def build_links():
+    """The program whose await points are measured."""
+    return cargo("tests/futures/tokio-1.54/Cargo.toml", "links", "--profile", "release-debug", "--bin",
+                 "links") / "release-debug" / "links"
+
+
+def links(binary, recorder, kind, n):
+    """CPU ns of a poll of a task that is so many futures deep."""
+    with Program(binary, kind, n) as program:
+        with recorder.recording(program.pid, binary):
+            program.tell()
+            cpu_ns = float(program.line().split()[0])
+    return {"cpu_ns": cpu_ns, "n": n}
+
+
 def build_big():
     """A debug build as large as that of a large service."""
     return cargo("bench/big/Cargo.toml", "big") / "debug" / "bench-big"

@@ -53,12 +53,13 @@ class Slower(Nothing):
 class Pollux(Nothing):
     name = "pollux"
 
-    def __init__(self, keep=None):
+    def __init__(self, keep=None, options=()):
         super().__init__()
         self.keep = keep  # the trace is moved there
+        self.options = options
 
     def start(self, pid, trace):
-        process = subprocess.Popen([str(POLLUX), "record", "-p", str(pid), "-o", str(trace)],
+        process = subprocess.Popen([str(POLLUX), "record", "-p", str(pid), "-o", str(trace), *self.options],
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         maps = Path(f"/proc/{pid}/maps")
 
@@ -94,6 +95,14 @@ class Pollux(Nothing):
                 self.stop(process, trace)
             if self.keep:
                 shutil.move(trace, self.keep)
+
+
+class Places(Pollux):
+    """With await points of this depth."""
+
+    def __init__(self, depth):
+        super().__init__(options=["--places", depth, "--ring-size", "64M"])
+        self.name = depth
 
 
 class Detached(Pollux):

@@ -7,7 +7,7 @@ slow minute of the machine hits them all; a number is the median over the rounds
 of the ratios within a round. The echo server has four times as many, short ones, and its throughput is told
 by the mean of the ratios, with its standard error. The tables go to docs/performance.md, between the marks there.
 
-Rows: yield, yield-multi, spawn, echo, stop, first, read, parts. Without ROW all of them.
+Rows: yield, yield-multi, spawn, echo, stop, first, read, places, parts. Without ROW all of them.
 """
 import argparse
 import json
@@ -194,6 +194,20 @@ def read_rows(size, paths):
           f"{max(m for _, m in chrome):.0f} MiB"]])
 
 
+def place_rows(size):
+    """Deep places: what the await point of a task costs, by how deep the task is."""
+    links = programs.build_links()
+    kinds = [recorders.Nothing(), *map(recorders.Places, ("off", "near", "deep"))]
+    rows = []
+    for kind, what in (("three", "three async functions, yields"), ("twelve", "twelve, in two boxes, yields"),
+                       ("waits", "three, waits for a Notify"), ("boxes", "twelve, in two boxes, waits for a Notify")):
+        results = rounds(size, kinds, lambda recorder: programs.links(links, recorder, kind, size.links))
+        rows.append([what, *(f"{middle(results, k.name, 'cpu_ns'):,.0f} ns" for k in kinds),
+                     losses(results, "deep")])
+    return ["### Await points, `--places`", ""] + table(
+        ["CPU time of a task's poll", *(k.name for k in kinds), "lost"], rows)
+
+
 def part_rows(size):
     """What the single parts say of themselves: bench/*.c."""
     programs_of_parts = POLLUX.parents[2] / "bench"
@@ -236,6 +250,7 @@ class Full:
     storm = {"yield": 4_000_000, "spawn": 1_000_000}
     connections = 32
     seconds = 2
+    links = 1_000_000
     millions = "20"
     import_mb = "1000"  # invented text of perf script
 
@@ -246,6 +261,7 @@ class Quick:
     storm = {"yield": 100_000, "spawn": 50_000}
     connections = 4
     seconds = 1
+    links = 100_000
     millions = "1"
     import_mb = "50"
 
@@ -268,6 +284,7 @@ def main():
         "stop": lambda: stop_rows(size, paths),
         "first": lambda: first_rows(size, paths),
         "read": lambda: read_rows(size, paths),
+        "places": lambda: place_rows(size),
         "parts": lambda: part_rows(size),
     }
     wrong = set(options.row) - set(rows)

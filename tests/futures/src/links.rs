@@ -60,12 +60,12 @@ async fn twelve_waits(n: u32, mine: Arc<Notify>, other: Arc<Notify>) {
     four(middle).await
 }
 
-// Both tasks wait half as often.
+// A task that is notified before it waits does not: each waits every second time.
 async fn by_turns(n: u32, boxed: bool) {
     let [a, b] = [(); 2].map(|()| Arc::new(Notify::new()));
     let tasks = [(a.clone(), b.clone()), (b, a)].map(|(mine, other)| match boxed {
-        true => tokio::spawn(twelve_waits(n / 2, mine, other)),
-        false => tokio::spawn(three_waits(n / 2, mine, other)),
+        true => tokio::spawn(twelve_waits(n, mine, other)),
+        false => tokio::spawn(three_waits(n, mine, other)),
     });
     for task in tasks {
         task.await.unwrap();
