@@ -22,6 +22,7 @@
 #include <utf8proc.h>
 
 #define ELLIPSIS "…"
+#define PART "› "
 #define ESCAPE '\x1b'
 #define MAX_SEGMENTS 8u	   /* that are kept of a path's end, at most */
 #define MAX_INDENT_SHARE 2 /* of a line */
@@ -223,7 +224,8 @@ static void add_word(struct buf *out, const char *word, size_t len, const struct
 		keep = form->segments;
 	if (keep + 1 >= n && !(depth && form->inner_last) && !form->bare)
 		keep = n; /* "…" would be no shorter */
-	if (keep < n && !depth && !form->bare) {
+	/* "../" and "/" are no folders that say where. */
+	if (keep < n && !depth && !form->bare && !(is_file && strchr("./", *word))) {
 		add_segment(out, word, begins[1], form, depth);
 		buf_str(out, ELLIPSIS);
 		buf_str(out, separator);
@@ -253,6 +255,26 @@ static void add_form(struct buf *out, const char *text, size_t len, const struct
 	}
 }
 
+/* Without what is between these, and the separator before it. */
+static void strip(struct buf *form, const char *before, char open, char close)
+{
+	_cleanup_buf_ struct buf out = BUF_INIT;
+	size_t len = strlen(before);
+
+	for (const char *at = form->data ? form->data : ""; *at; at++) {
+		const char *end = !strncmp(at, before, len) && at[len] == open
+					  ? strchr(at + len, close)
+					  : NULL;
+
+		if (end)
+			at = end;
+		else
+			buf_char(&out, *at);
+	}
+	buf_clear(form);
+	buf_add(form, out.data ? out.data : "", out.len);
+}
+
 void text_shorten(struct buf *out, const char *text, size_t width)
 {
 	static const struct form forms[] = {
@@ -270,6 +292,7 @@ void text_shorten(struct buf *out, const char *text, size_t width)
 		{.inner_last = true, .generics = 1, .folders = true, .segments = 1, .bare = true},
 	};
 	_cleanup_buf_ struct buf form = BUF_INIT;
+	const char *part = NULL;
 
 	if (text_width(text) <= width || width < 4 || !is_balanced(text)) {
 		cut_middle(out, text, width);
@@ -287,7 +310,24 @@ void text_shorten(struct buf *out, const char *text, size_t width)
 			}
 		} while (f.segments > 1 && f.segments--);
 	}
-	cut_middle(out, form.data ? form.data : text, width);
+	/* Of "axum connection › order" the order. */
+	for (const char *at = text; (at = strstr(at, " " PART));)
+		part = at += strlen(" " PART);
+	if (part && width > text_width(PART) + 1) {
+		buf_str(out, PART);
+		text_shorten(out, part, width - text_width(PART));
+		return;
+	}
+	if (text_width(form.data ? form.data : "") > width)
+		strip(&form, "", '<', '>');
+	if (text_width(form.data ? form.data : "") > width)
+		strip(&form, "::", '{', '}');
+	/* The last segment has more to say than that there are others. */
+	const char *last = form.data && *form.data ? form.data : text;
+	bool bare = !strncmp(last, ELLIPSIS "::", strlen(ELLIPSIS "::"));
+
+	cut_middle(out, bare && text_width(last) > width ? last + strlen(ELLIPSIS "::") : last,
+		   width);
 }
 
 void text_shorten_from(struct buf *out, const char *text, size_t from, size_t width)

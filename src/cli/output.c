@@ -51,8 +51,8 @@ static bool ascii_only(void)
 void cli_ascii(struct buf *text)
 {
 	static const char *const plain[][2] = {
-		{"\u2022", "*"}, {"\u00b5", "u"}, {"\u00d7", "x"}, {"\u2514", "`"},
-		{"\u251c", "|"}, {"\u2502", "|"}, {"\u2026", "~"},
+		{"\u2022", "*"}, {"\u00b5", "u"}, {"\u00d7", "x"}, {"\u2514", "`"}, {"\u251c", "|"},
+		{"\u2502", "|"}, {"\u2026", "~"}, {"\u203a", ">"}, {"\u2192", ">"},
 	};
 	struct buf out = BUF_INIT;
 

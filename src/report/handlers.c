@@ -230,7 +230,7 @@ void handlers_text(const struct report *rep, struct buf *out)
 		{.title = "longest poll", .rank = 2},
 		{.title = "most of it",
 		 .rank = 1,
-		 .min_width = 52,
+		 .min_width = 36,
 		 .align_left = true,
 		 .cut_end = true},
 		{.title = "ended", .rank = 3, .align_left = true},

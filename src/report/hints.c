@@ -74,12 +74,15 @@ static bool lacks_types(const struct report *rep)
 /* A poll that kept a worker for long, or blocked it for a while; NULL: none. */
 static const struct long_poll *blocker(const struct report *rep)
 {
-	const struct long_poll *l = report_longest_on_worker(rep);
+	const struct long_poll *longest = report_longest_on_worker(rep);
 
-	return l && (tl_poll_held_ns(&l->poll) >= LONG_POLL_NS ||
-		     l->poll.blocked_ns >= LONG_CALL_NS)
-		       ? l
-		       : NULL;
+	if (longest && tl_poll_held_ns(&longest->poll) >= LONG_POLL_NS)
+		return longest;
+	for (size_t i = 0; i < rep->n_longest; i++)
+		if (rep->longest[i].family->role == TR_TASK &&
+		    rep->longest[i].poll.blocked_ns >= LONG_CALL_NS)
+			return &rep->longest[i];
+	return NULL;
 }
 
 /* The threshold for --long-poll that it exceeds. */
@@ -187,8 +190,8 @@ static const struct hint {
 	{lacks_places,
 	 "no lines where tasks wait here: build with debug = true in [profile.release]", NULL},
 	{has_waiting, "to see where each task waits now", tree_command},
-	{computes_unseen, "to see what uses the CPU", cpu_command},
 	{has_file, "to see it as a picture, in ui.perfetto.dev", export_command},
+	{computes_unseen, "to see what uses the CPU", cpu_command},
 };
 
 /* A command is not broken between lines. */

@@ -11,6 +11,8 @@
 
 #include <string.h>
 
+#define FRAMES_AROUND 1u
+
 const struct trace_stack *report_stack(const struct report *rep, uint64_t stack)
 {
 	return stack ? trace_reader_stack(rep->reader, (uint32_t)(stack - 1)) : NULL;
@@ -97,16 +99,23 @@ static bool is_below_poll(const struct trace_frame *f)
 	return false;
 }
 
-/* How many frames there are down to the poll; all if nothing but a runtime is on the stack. */
+/* How many frames are shown: down to the poll, and no more than a few around the program's own; all
+ * if nothing but a runtime is on the stack. */
 static unsigned n_frames(const struct trace_reader *r, const struct trace_stack *s)
 {
-	unsigned n = 0, kept = 0;
+	unsigned n = 0, kept = 0, last_own = 0;
 
 	for (; s && n < STACK_MAX_FRAMES; s = outer(r, s)) {
+		const struct trace_frame *f = trace_reader_frame(r, s->frame);
+
 		n++;
-		if (!is_below_poll(trace_reader_frame(r, s->frame)))
+		if (!is_below_poll(f))
 			kept = n;
+		if (is_own(f, NULL))
+			last_own = n;
 	}
+	if (last_own && last_own + FRAMES_AROUND < kept)
+		return last_own + FRAMES_AROUND;
 	return kept ? kept : n;
 }
 
@@ -121,24 +130,32 @@ static void frame_place(const struct trace_frame *f, struct buf *out)
 	}
 }
 
-void report_in(const struct report *rep, struct buf *out, uint64_t stack, const char *owner)
+const struct trace_frame *report_own_frame(const struct report *rep, uint64_t stack)
 {
 	const struct trace_stack *s = report_stack(rep, stack);
-	_cleanup_buf_ struct buf place = BUF_INIT;
 
 	for (unsigned n = 0; s && n < STACK_MAX_FRAMES; n++, s = outer(rep->reader, s)) {
 		const struct trace_frame *f = trace_reader_frame(rep->reader, s->frame);
 
-		if (!is_own(f, rep->opt.own))
-			continue;
+		if (is_own(f, rep->opt.own))
+			return f;
+	}
+	return NULL;
+}
+
+void report_in(const struct report *rep, struct buf *out, uint64_t stack, const char *owner)
+{
+	const struct trace_frame *f = report_own_frame(rep, stack);
+	_cleanup_buf_ struct buf place = BUF_INIT;
+
+	if (f) {
 		buf_str(out, " in ");
 		frame_place(f, &place);
 		report_name(rep, out, place.data);
 		if (!strcmp(f->function, owner))
 			return;
-		break;
 	}
-	buf_str(out, place.len ? ", a poll of " : " in ");
+	buf_str(out, f ? ", a poll of " : " in ");
 	report_name(rep, out, owner);
 }
 

@@ -329,13 +329,12 @@ static void write_threads(const struct report *rep, struct buf *out)
 	buf_str(out, " busy in total\n");
 }
 
-/* Long polls of a family that are alike: in the same call, with the same stack. */
+/* Long polls of a family, or of its handler, that are alike: in the same call. */
 static bool is_alike(const struct long_poll *a, const struct long_poll *b)
 {
 	const struct call_list *x = &a->calls, *y = &b->calls;
 
-	return a->family == b->family && a->handler == b->handler &&
-	       a->stack.stack == b->stack.stack && !x->n == !y->n &&
+	return a->family == b->family && a->handler == b->handler && !x->n == !y->n &&
 	       (!x->n || x->items[0].call == y->items[0].call);
 }
 
@@ -402,15 +401,26 @@ static void write_longest(const struct report *rep, struct buf *out)
 	report_table(rep, &t, out);
 }
 
+/* Whether a longer one that is alike has a stack with the same frame of the program's own. */
+static bool is_same_stack(const struct report *rep, size_t i)
+{
+	const struct trace_frame *own = report_own_frame(rep, rep->longest[i].stack.stack);
+
+	for (size_t k = 0; k < i; k++)
+		if (rep->longest[k].stack.stack && is_alike(&rep->longest[k], &rep->longest[i]) &&
+		    report_own_frame(rep, rep->longest[k].stack.stack) == own)
+			return true;
+	return false;
+}
+
 /* Their stacks, where they were sampled while they lasted. */
 static void write_longest_stacks(const struct report *rep, struct buf *out)
 {
 	for (size_t i = 0; i < rep->n_longest; i++) {
 		const struct long_poll *l = &rep->longest[i];
 		_cleanup_buf_ struct buf owner = BUF_INIT;
-		size_t n = n_alike(rep, i);
 
-		if (!l->stack.stack || !is_first(rep, i))
+		if (!l->stack.stack || is_same_stack(rep, i))
 			continue;
 		buf_str(out, "\n  ");
 		text_duration(out, l->poll.end_ns - l->poll.begin_ns);
@@ -421,10 +431,7 @@ static void write_longest_stacks(const struct report *rep, struct buf *out)
 		buf_str(out, " after it began");
 		if (l->stack.n_taken > 1)
 			buf_printf(out, ", the last of %u samples", l->stack.n_taken);
-		buf_printf(out, " (task %llu", (unsigned long long)l->number);
-		if (n > 1)
-			buf_printf(out, ", and %zu more polls with this stack", n - 1);
-		buf_str(out, ")\n");
+		buf_printf(out, " (task %llu)\n", (unsigned long long)l->number);
 		report_stack_text(rep->reader, out, l->stack.stack, LONG_POLL_FRAMES, 6,
 				  rep->opt.width);
 	}
@@ -448,12 +455,12 @@ static void write_waits(const struct report *rep, struct buf *out)
 {
 	static const struct table_column columns[] = {
 		{.title = "await point", .min_width = 24, .align_left = true},
-		{.title = "for", .rank = 1, .min_width = 20, .align_left = true},
-		{.title = "family", .rank = 3, .min_width = 16, .align_left = true},
+		{.title = "for", .rank = 2, .min_width = 16, .align_left = true},
+		{.title = "family", .rank = 1, .min_width = 16, .align_left = true},
 		{.title = "waits"},
 		{.title = "total"},
 		{.title = "p50", .rank = 4},
-		{.title = "p99", .rank = 2},
+		{.title = "p99", .rank = 3},
 		{.title = "max"},
 	};
 	if (!rep->n_waits)

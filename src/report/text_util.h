@@ -31,8 +31,9 @@ void report_calls(struct buf *out, const struct call_list *calls, size_t most);
 void report_frame_text(const struct trace_frame *f, struct buf *out);
 /* Frames of a stack that are looked at: one from a stranger's file may have millions. */
 #define STACK_MAX_FRAMES 1024u
-/* " in src/main.rs:29 shop::buy, a poll of shop::serve": the innermost frame of the program's own
- * code in a stack, and whose poll it was in. */
+/* The innermost frame of the program's own code in a stack; NULL: none. */
+const struct trace_frame *report_own_frame(const struct report *rep, uint64_t stack);
+/* " in src/main.rs:29 shop::buy, a poll of shop::serve": that frame, and whose poll it was in. */
 void report_in(const struct report *rep, struct buf *out, uint64_t stack, const char *owner);
 /* One frame per line, innermost first, out to the task's poll, up to a limit. `stack` is its index
  * + 1; width 0: no limit. */

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """`doctor`: what would be visible, without touching anything."""
+import json
+import os
 import sys
 
 import build
@@ -89,3 +91,40 @@ def test_not_a_binary(pollux, tmp_path):
         assert result.returncode == 1, f"{name}: {result.returncode}"
         assert (result.stdout + result.stderr).strip(), name
         assert "Sanitizer" not in result.stderr, name
+
+
+# (profile, grade, what it gives, what it lacks)
+GRADES = [
+    ("stripped", "stripped", "families are numbered", ["strip = false", "debug = true"]),
+    ("release", "legacy symbols", "F::call", ["symbol-mangling-version=v0", "debug = true"]),
+    ("v0", "v0 symbols", "names with types in them", ["lines", "debug = true"]),
+    ("line-tables", "line tables, legacy symbols", "spawn sites outside of the runtime",
+     ["symbol-mangling-version=v0", "debug = true"]),
+    ("release-debug", "full debug information", "await points and trees", []),
+]
+
+
+@pytest.mark.parametrize("profile, grade, gives, lacks", GRADES, ids=[row[0] for row in GRADES])
+def test_grade(pollux, profile, grade, gives, lacks):
+    """Which names and places each build gives, and what to do about those that it lacks."""
+    path = build.build("tokio-1.38", profile)
+    result = driver.run(pollux, "doctor", path, "--wide")
+    assert result.returncode == 0, result.stderr
+    assert f"    names and places: {grade}: " in result.stdout
+    line = result.stdout.partition("names and places: ")[2].partition("\n")
+    assert gives in line[0]
+    assert line[2].startswith("    lacks: ") == bool(lacks)
+    assert all(word in line[2].partition("\n")[0] for word in lacks)
+    facts = json.loads(driver.run(pollux, "doctor", path, "--json").stdout)["objects"][0]
+    assert facts["grade"] == grade
+    assert bool(facts["lacks"]) == bool(lacks)
+    # It is no promise that others break: names and await points are what the grade says.
+    names = [kind["name"] for kind in facts["kinds"] if kind["role"] == "task"]
+    assert all(name.startswith("kind ") for name in names) == (profile == "stripped")
+
+
+def test_doctor_fits(pollux, suite):
+    for columns in (60, 80, 120):
+        text = driver.run(pollux, "doctor", "--kinds", suite(), env={**os.environ, "COLUMNS": str(columns)}).stdout
+        assert len(text.splitlines()) > 20
+        assert all(len(line) <= columns for line in text.splitlines())

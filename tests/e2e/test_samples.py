@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """CPU samples and the stacks of long polls, of polls in functions that are known (stacks.rs)."""
 import os
+import re
 import shutil
 
 import driver
@@ -62,6 +63,13 @@ def test_attached(pollux, suite, trace):
 def test_without_samples(pollux, suite, trace):
     driver.record_launched(pollux, trace, suite(), "stacks", options=("--long-poll",))
     check_polls(report_of(pollux, trace))
+    # As text: the program's own function first, and below it the stack down to the task's poll.
+    text = driver.run(pollux, "report", trace, "--longest", "30", "--wide").stdout
+    polls = re.findall(r"(?m)^  [\d.]+ ms in (.*): (?:blocked|running) .*\n((?:      .*\n)+)", text)
+    assert any(re.match(r"(suite::)?.*::waits_for_lock\b", own) and "waits_for_lock" in stack for own, stack in polls)
+    assert not any(re.search(r"clone3|start_thread|tokio::runtime::task::raw", stack) for _, stack in polls), polls
+    # What was captured needs no hint.
+    assert "--long-poll" not in text.partition("What to do next")[2]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the kernel's probes need root here")

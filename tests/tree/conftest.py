@@ -13,6 +13,8 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "e2e")]
+# Sentences are looked for whole: no line is broken.
+os.environ["COLUMNS"] = "500"
 
 import build as builder  # noqa: E402
 import driver  # noqa: E402

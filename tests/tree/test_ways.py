@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """The ways to look (a core file) and what is left when something is missing."""
 import json
+import os
 import re
 import shutil
 import signal
@@ -161,3 +162,31 @@ def test_both_ends_of_sockets(pollux, start):
     assert ends["client"] == f"{there} <-> {here}"
     assert ends["accept"] == f"{here} listening"
     assert json.dumps(ends["udp"]).startswith('"127.0.0.1:')
+
+
+def test_wrappers_are_folded(pollux, start):
+    """Futures that only pass polls on are one line; --all-wrappers has each of them, and nothing else more."""
+    pid = start(*BUILD).pid
+
+    def lines(*options):
+        result = driver.run(pollux, "tree", "--each", "--wide", *options, pid)
+        assert result.returncode == 0, result.stderr
+        return [line.strip(" ├└│") for line in result.stdout.splitlines() if "due for" not in line and " left" not in line]
+
+    folded, whole = lines(), lines("--all-wrappers")
+    found = [int(found[1]) for line in folded if (found := re.fullmatch(r"(\d+) wrappers: .*", line))]
+    assert found and min(found) >= 2
+    assert not any(re.fullmatch(r"\d+ wrappers: .*", line) for line in whole)
+    assert len(whole) - len(folded) == sum(found) - len(found)
+    # Nothing that has an await point or waits for something is a wrapper.
+    assert Counter(line for line in folded if ".rs:" in line) == Counter(line for line in whole if ".rs:" in line)
+
+
+@pytest.mark.parametrize("columns", [60, 100, 150])
+def test_trees_fit(pollux, start, columns):
+    pid = start(*BUILD).pid
+    result = driver.run(pollux, "tree", pid, env={**os.environ, "COLUMNS": str(columns)})
+    assert result.returncode == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert len(lines) > 200
+    assert max(map(len, lines)) <= columns

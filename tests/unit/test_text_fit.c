@@ -71,7 +71,11 @@ static void test_shorten(void **state)
 	shorten_is(serve, 44, "axum::…::Serve<…>::into_future::{closure}");
 	shorten_is(serve, 38, "axum::…::into_future::{closure}");
 	shorten_is(serve, 30, "…::into_future::{closure}");
-	shorten_is(serve, 16, "…::int…{closure}");
+	shorten_is(serve, 16, "…::into_future");
+	shorten_is(serve, 12, "into_future");
+	shorten_is(serve, 10, "int…future");
+	shorten_is("../src/service/work.rs:42 service::work::take_item", 48,
+		   "…/work.rs:42 service::work::take_item");
 
 	/* A short argument says more than the way to the function. */
 	shorten_is("axum::handler::call<service::order>", 30, "axum::handler::call<order>");
@@ -85,6 +89,9 @@ static void test_shorten(void **state)
 	shorten_is("tokio-1.38.0/src/io/util/copy.rs:7 tokio::io::util::copy", 20,
 		   "…/copy.rs:7 …::copy");
 	shorten_is("src/main.rs:3 app::main", 20, "…/main.rs:3 …::main");
+	shorten_is("axum connection › order", 23, "axum connection › order");
+	shorten_is("axum connection › order", 16, "› order");
+	shorten_is("axum connection › svc::order", 20, "› svc::order");
 	/* The name of a thread is no path. */
 	shorten_is("tokio-runtime-worker/4243", 16, "tokio-…rker/4243");
 
