@@ -46,6 +46,10 @@ struct capture_options {
 	bool lock_stacks;      /* the stack of each long wait for a lock */
 	enum capture_futures futures;
 	const char *const *include, *const *exclude; /* of futures, by name; NULL or 0-terminated */
+	/* Reads all tasks of a process as they are now and calls `tell` with them (future/moments.h).
+	 * NULL: the trace gets no moments. */
+	int (*moments)(pid_t pid, int (*tell)(void *ctx, struct trace_moment *m), void *ctx,
+		       struct error *err);
 };
 
 /* Events that were lost, and the time from the first to the last; all 0 if none were. */
@@ -55,10 +59,16 @@ struct capture_loss {
 
 void capture_loss_add(struct capture_loss *loss, uint64_t n, uint64_t first_ns, uint64_t last_ns);
 
+/* Of the moments of all processes at the start, or at the end. */
+struct capture_moment_cost {
+	uint64_t n_tasks, n_processes, stop_ns;
+};
+
 struct capture_stats {
 	uint64_t n_events;
 	struct capture_loss lost;
 	struct trace_cost cost;
+	struct capture_moment_cost moments[MOMENT_N];
 	int exit_status; /* of the program, as from waitpid; -1 if still running, or not known */
 	pid_t child;	 /* the launched program if it still runs, for waitpid; else 0 */
 	struct coverage_list coverage; /* of all processes; capture_stats_done() */

@@ -14,6 +14,7 @@
 #include "capture/capture.h"
 #include "capture/cpu_use.h"
 #include "capture/agent/event_cost.h"
+#include "capture/moments.h"
 #include "capture/samples/stacks.h"
 #include "capture/threads.h"
 
@@ -70,6 +71,7 @@ struct capture_set {
 	struct cpu_use **uses; /* of each process */
 	size_t n_uses;
 	uint64_t next_use_ns;
+	struct moments *moments; /* NULL: none are wanted */
 };
 
 static int watch_use(struct capture_set *s, pid_t pid, uint32_t process, struct error *err)
@@ -109,7 +111,8 @@ static int joined(struct capture_shared *shared, pid_t pid, uint32_t process, st
 	TRY(s->shared.stacks ? capture_stacks_join(s->shared.stacks, pid, process, wait, err) : 0);
 	for (size_t i = 1; i < s->n; i++)
 		TRY(s->members[i].ops->join(s->members[i].capture, pid, process, err));
-	return watch_use(s, pid, process, err);
+	TRY(watch_use(s, pid, process, err));
+	return s->moments ? moments_join(s->moments, pid, process, err) : 0;
 }
 
 static void set_free(struct capture_set *s)
@@ -119,6 +122,7 @@ static void set_free(struct capture_set *s)
 	free(s->uses);
 	capture_stacks_free(s->shared.stacks);
 	capture_threads_free(s->shared.threads);
+	moments_free(s->moments);
 	free(s);
 }
 
@@ -143,7 +147,9 @@ int capture_set_open(const struct capture_options *opt, struct trace_writer *w,
 	s->start_cpu_ns = clock_cpu_ns();
 	s->members[0].ops = opt->kernel ? &capture_kernel : &capture_agent;
 	s->n = 1;
-	if (wants_stacks(opt))
+	if (opt->moments && !(s->moments = moments_new(w, &s->options)))
+		rc = error_sys(err, -ENOMEM, "cannot record");
+	if (rc == 0 && wants_stacks(opt))
 		rc = capture_stacks_new(w, &s->shared.stacks, err);
 	for (size_t i = 0; i < MAX_SOURCES - 1 && rc == 0; i++) {
 		struct member *m = &s->members[s->n];
@@ -252,6 +258,9 @@ int capture_set_close(struct capture_set *s, const char *reason, struct capture_
 	one = s->shared.stacks ? capture_stacks_end(s->shared.stacks, &stats) : 0;
 	if (one < 0 && rc == 0)
 		rc = error_sys(err, one, "cannot write the trace");
+	one = s->moments ? moments_end(s->moments, &stats, rc < 0 ? NULL : err) : 0;
+	if (rc == 0)
+		rc = one;
 	stats.cost.end_reason = reason;
 	stats.cost.analysis_cpu_ns += s->analysis_cpu_ns;
 	stats.cost.recorder_cpu_ns = clock_cpu_ns() - s->start_cpu_ns - stats.cost.analysis_cpu_ns;

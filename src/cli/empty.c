@@ -79,7 +79,9 @@ void recording_say_empty(const struct recording *rec, const struct capture_stats
 
 	if (stats->n_processes) {
 		buf_str(&b, "no task ran while it was recorded: is there load?");
-		if (rec->capture.n_pids == 1)
+		if (stats->moments[MOMENT_START].n_tasks || stats->moments[MOMENT_END].n_tasks)
+			buf_str(&b, " pollux tree FILE shows where its tasks waited");
+		else if (rec->capture.n_pids == 1)
 			buf_printf(&b, " pollux tree %d shows where its tasks wait", rec->pids[0]);
 		return say(&b);
 	}

@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "cli/input.h"
 #include "cli/verbs.h"
+#include "moment/render.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -18,10 +19,15 @@
 
 #define FLUSH_BYTES 32768u
 
-static int known_events(const struct cli_args *args, const char *const *names)
+/* No event: what JSON has besides them. */
+static const char moment_name[] = "moment";
+
+static int known_events(const struct cli_args *args, const char *const *names, bool json)
 {
 	for (; names && *names; names++) {
 		unsigned type = TE_NONE + 1;
+		if (json && !strcmp(*names, moment_name))
+			continue;
 		while (type < TE_N_TYPES && !printer_is_event(*names, type))
 			type++;
 		if (type == TE_N_TYPES)
@@ -39,7 +45,10 @@ int print_parse(const struct cli_args *args, struct print_job *job)
 	bool json = cli_flag(args, "json");
 
 	job->events = cli_option_all(args, "event");
-	int r = known_events(args, job->events);
+	job->moments = json && !job->events;
+	for (const char *const *name = job->events; json && name && *name; name++)
+		job->moments = job->moments || !strcmp(*name, moment_name);
+	int r = known_events(args, job->events, json);
 	if (r)
 		return r;
 	if (form && json)
@@ -97,6 +106,48 @@ static int write_out(struct print_job *job, struct buf *out, struct error *err)
 	return job->output_closed ? -EPIPE : error_sys(err, -errno, "cannot write");
 }
 
+/* One moment as a line of JSON: the object of `tree --json`, and whose it is. */
+static int print_moment(struct trace_reader *r, uint32_t process, enum moment_when when,
+			struct buf *out, struct error *err)
+{
+	const struct trace_process *p = trace_reader_process(r, process);
+	const struct render_options options = {.finished = true};
+	struct trace_moment m = {0};
+	struct graph graph = {0};
+	struct json j;
+	int rc = trace_reader_moment(r, process, when, &m, err);
+
+	if (rc >= 0)
+		rc = graph_make(&m, &graph, err);
+	if (rc == 0) {
+		json_init(&j, out, false);
+		json_object(&j, NULL);
+		json_string(&j, "event", moment_name);
+		json_string(&j, "at", moment_when_name(when));
+		json_u64(&j, "pid", p ? p->pid : 0);
+		render_json(&graph, &options, &j, "moment");
+		json_end_object(&j);
+		buf_char(out, '\n');
+	}
+	graph_done(&graph);
+	moment_done(&m);
+	return rc;
+}
+
+/* Those that have been read since the last call. */
+static int print_moments(struct print_job *job, struct trace_reader *r, struct buf *out,
+			 struct error *err)
+{
+	enum moment_when when;
+	uint32_t process;
+
+	while (job->moments && trace_reader_moment_name(r, job->n_moments, &process, &when)) {
+		job->n_moments++;
+		TRY(print_moment(r, process, when, out, err));
+	}
+	return 0;
+}
+
 int print_events(void *ctx, struct trace_reader *r, struct error *err)
 {
 	struct print_job *job = ctx;
@@ -105,6 +156,10 @@ int print_events(void *ctx, struct trace_reader *r, struct error *err)
 	int ret;
 
 	while ((ret = trace_reader_next(r, &ev, err)) > 0) {
+		int rc = print_moments(job, r, &out, err);
+
+		if (rc < 0)
+			return rc;
 		if (wanted(job, ev.type))
 			printer_event(job->printer, r, &ev, &out);
 		if (!out.len || (out.len < FLUSH_BYTES && !trace_reader_may_wait(r)))
@@ -113,6 +168,8 @@ int print_events(void *ctx, struct trace_reader *r, struct error *err)
 		if (ret < 0)
 			return ret;
 	}
+	if (ret == 0)
+		ret = print_moments(job, r, &out, err);
 	if (ret == 0 && out.len)
 		ret = write_out(job, &out, err);
 	return ret;

@@ -8,6 +8,8 @@
 struct print_job {
 	struct printer *printer;
 	const char *const *events; /* names of those to print; NULL: all */
+	bool moments;		   /* they are printed, too: with --json */
+	uint32_t n_moments;	   /* that were */
 	bool output_closed;	   /* the reader of the output has closed it */
 };
 

@@ -10,6 +10,7 @@
 #include "cli/recording.h"
 #include "cli/output.h"
 #include "cli/verbs.h"
+#include "future/moments.h"
 #include "future/program_compiler.h"
 
 #include <errno.h>
@@ -51,6 +52,7 @@ static const struct cli_option options[] = {
 	{0, "format", "FORMAT", "with --print: format of a line, see pollux print", false},
 	{0, "event", "NAME", "with --print: only events of this name", true},
 	{0, "json", NULL, "with --print: one JSON object per line", false},
+	{0, "no-snapshot", NULL, "do not read all tasks at the start and the end", false},
 	{0, "places", "DEPTH", "await points: deep (default, also inside boxes), near, off", false,
 	 false, "deep near off"},
 	{0},
@@ -184,6 +186,7 @@ static int parse(const struct cli_args *args, struct job *job)
 	job->rec.capture.sched = cli_flag(args, "sched");
 	job->rec.capture.syscalls = cli_flag(args, "syscalls");
 	job->rec.capture.lock_stacks = cli_flag(args, "lock-stacks");
+	job->rec.capture.moments = cli_flag(args, "no-snapshot") ? NULL : future_moment;
 	for (size_t i = 0; i < cli_n_operands(args); i++) {
 		code = recording_add_process(args, &job->rec, cli_operand(args, i),
 					     several ? "; a value that belongs to an option is "
@@ -325,6 +328,22 @@ static void say_coverage(struct buf *b, const struct capture_stats *s)
 	}
 }
 
+/* ", of it 1.2 ms to read all tasks at the start and 1.1 ms at the end" */
+static void say_moments(struct buf *b, const struct capture_stats *s)
+{
+	bool any = false;
+
+	for (enum moment_when when = 0; when < MOMENT_N; when++) {
+		if (!s->moments[when].n_processes)
+			continue;
+		buf_str(b, any ? " and " : ", of it ");
+		text_duration(b, s->moments[when].stop_ns);
+		buf_printf(b, "%s at the %s", any ? "" : " to read all tasks",
+			   moment_when_name(when));
+		any = true;
+	}
+}
+
 /* CPU time, for shares of it would be of one CPU, of several threads. */
 static void say_cpu(struct buf *b, const struct capture_stats *s)
 {
@@ -376,9 +395,11 @@ static void say(const struct job *job, const struct capture_stats *s, uint64_t b
 	say_coverage(&b, s);
 	buf_str(&b, "  cost: threads were paused for ");
 	text_duration(&b, s->cost.stop_ns);
+	say_moments(&b, s);
 	say_cpu(&b, s);
-	if (s->n_events && strcmp(job->path, "-") != 0) {
-		buf_str(&b, "next: pollux report ");
+	if ((s->n_events || s->moments[MOMENT_START].n_tasks || s->moments[MOMENT_END].n_tasks) &&
+	    strcmp(job->path, "-") != 0) {
+		buf_str(&b, s->n_events ? "next: pollux report " : "next: pollux tree ");
 		text_safe(&b, job->path);
 		buf_char(&b, '\n');
 	}

@@ -13,65 +13,11 @@
 #include "base/buf.h"
 #include "binary/dwarf/debug.h"
 #include "future/memory_cache.h"
+#include "trace/moment.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-enum await_node_kind {
-	AN_ASYNC,  /* an async fn, block or closure at an await point */
-	AN_BRANCH, /* join!, select!, FuturesUnordered ...: children are siblings */
-	AN_FUTURE, /* another type that holds futures: Timeout, Map, a struct of the program's */
-	AN_LEAF,   /* what is waited for */
-	AN_NOTE,   /* "unreadable: ...", "... and 992 more" */
-};
-
-enum await_state {
-	AS_SUSPENDED = 0,
-	AS_UNPOLLED, /* never polled */
-	AS_DONE,     /* returned, its output may still lie there */
-	AS_PANICKED,
-	AS_DISABLED, /* a select! branch that is off */
-	AS_ASLEEP,   /* begun, held in a local, but not polled by the await point that now waits */
-};
-
-/* What a leaf waits for. */
-enum await_wait {
-	AW_UNKNOWN = 0,
-	AW_SLEEP,     /* value: deadline, ns of CLOCK_MONOTONIC */
-	AW_SEMAPHORE, /* resource: address of the semaphore; value: permits missing */
-	AW_MUTEX,     /* resource: the same, within a lock() */
-	AW_RWLOCK,
-	AW_CHANNEL_SEND,
-	AW_CHANNEL_RECV, /* resource: the channel */
-	AW_ONESHOT,
-	AW_NOTIFY,
-	AW_TASK,   /* resource: header of the awaited task */
-	AW_SOCKET, /* value: fd */
-	AW_BLOCKING,
-};
-
-struct await_node {
-	enum await_node_kind kind;
-	enum await_state state;
-	const char
-		*name; /* "app::serve", "select!", "sleep"; of the context's names, or constant */
-	const char *full_name; /* type as DWARF spells it; owned by the debug information */
-	const char *file; /* of the await point; NULL if unknown; owned by the debug information */
-	uint32_t line;
-	char *detail;	  /* for people: "84.2 s left", "fd 12"; NULL if none */
-	const char *ends; /* AW_SOCKET: "127.0.0.1:80 <-> ...", within detail; NULL if not known */
-	enum await_wait wait;
-	uint64_t resource, value;
-	bool granted;  /* AW_MUTEX and the like: has got its permits, and was not polled since */
-	uint64_t addr; /* of the future */
-	/* locks that locals of this coroutine hold while it is suspended, or that were granted to
-	 * this leaf: addresses as in `resource` */
-	uint64_t *holds;
-	size_t n_holds;
-	struct await_node **children;
-	size_t n_children, cap_children;
-};
 
 void await_node_free(struct await_node *n);
 
@@ -115,8 +61,8 @@ bool await_steps(struct walk *w, uint64_t n);
 /* A leaf if `t` is a known one: fills `n`; false: not a leaf. */
 bool await_leaf(struct walk *w, const struct dw_type *t, uint64_t addr, struct await_node *n);
 /* NULL: out of memory or of nodes. */
-struct await_node *await_node_new(struct walk *w, enum await_node_kind kind, const char *full,
-				  uint64_t addr);
+struct await_node *await_node_new(struct walk *w, enum await_node_kind kind,
+				  const struct dw_type *t, uint64_t addr);
 /* Takes the child, which may be NULL, over, also when it fails. */
 void await_node_add(struct await_node *parent, struct await_node *child);
 /* A new child of n; NULL: out of memory or of nodes. `name` may be NULL. */

@@ -100,7 +100,7 @@ static void by_context(struct inspect *in, struct inspect_object *o, struct insp
 				return;
 			for (size_t k = 0; k < r->n_tasks; k++)
 				if (r->tasks[k].id == id && inspect_is_running(&r->tasks[k]) &&
-				    inspect_kind_is_tokio(r->tasks[k].kind))
+				    r->tasks[k].kind->tokio)
 					r->tasks[k].thread = i + 1;
 		}
 	}

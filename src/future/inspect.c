@@ -345,39 +345,3 @@ void inspect_resolve(struct inspect *in, struct inspect_kind *k)
 		k->name = debug_kind_name(d, k->object->object->image, k->kind, k->future,
 					  k->object->scan.libraries);
 }
-
-const char *inspect_kind_name(const struct inspect_kind *k)
-{
-	return k->name ? k->name : k->kind->name ? k->kind->name : "?";
-}
-
-const char *inspect_kind_full(const struct inspect_kind *k)
-{
-	return k->future ? k->future->full_name : k->kind->full_name ? k->kind->full_name : "";
-}
-
-const char *inspect_kind_object(const struct inspect_kind *k)
-{
-	return k->object ? k->object->object->path : "";
-}
-
-const char *inspect_kind_site(const struct inspect_kind *k)
-{
-	return k->site					     ? k->site
-	       : k->kind->n_sites && k->kind->sites[0].where ? k->kind->sites[0].where
-							     : "";
-}
-
-const char *inspect_state_name(enum inspect_state s)
-{
-	static const char *const names[] = {"idle", "scheduled", "running", "running, woken again",
-					    "done"};
-
-	return s <= IS_DONE ? names[s] : "?";
-}
-
-size_t inspect_notes(const struct inspect *in, const char *const **ret)
-{
-	*ret = (const char *const *)in->notes;
-	return in->n_notes;
-}

@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 #include "future/await.h"
-#include "trace/event.h"
+#include "trace/moment.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,8 +23,6 @@
 
 struct inspect;
 struct inspect_kind;
-
-enum inspect_state { IS_IDLE = 0, IS_SCHEDULED, IS_RUNNING, IS_WOKEN_RUNNING, IS_DONE };
 
 struct inspect_task {
 	uint64_t addr; /* of its header */
@@ -55,11 +53,13 @@ struct inspect_options {
 	bool no_stop;  /* read without stopping; changes meanwhile show as unreadable */
 	bool finished; /* also tasks that are done and only kept for their join handle */
 	unsigned max_depth;
+	size_t max_tasks; /* more are left out, and counted; 0: no limit */
 };
 
 struct inspect_result {
 	struct inspect_task *tasks; /* by runtime, id, address */
 	size_t n_tasks;
+	size_t n_left_out;		/* of what may be tasks */
 	struct inspect_thread *threads; /* as they were stopped; none without a stop */
 	size_t n_threads;
 	uint64_t now_ns;  /* CLOCK_MONOTONIC at the moment that the trees show; 0: a core */
@@ -81,14 +81,7 @@ int inspect_snapshot(struct inspect *in, const struct inspect_options *opt,
 		     struct inspect_result *ret_result, struct error *err);
 void inspect_result_done(struct inspect_result *r);
 
-bool inspect_kind_is_tokio(const struct inspect_kind *k);
-const char *inspect_kind_name(const struct inspect_kind *k);
-const char *inspect_kind_full(const struct inspect_kind *k);
-enum trace_role inspect_kind_role(const struct inspect_kind *k);
-/* Path of the ELF object that it is in. */
-const char *inspect_kind_object(const struct inspect_kind *k);
-const char *
-inspect_kind_site(const struct inspect_kind *k); /* "src/main.rs:12" or function+offset */
-const char *inspect_state_name(enum inspect_state s);
-/* What is missing, one sentence each: no debug information, stripped, ... */
-size_t inspect_notes(const struct inspect *in, const char *const **ret);
+/* The result as others know it. Its trees are the result's, and names the inspect's: done with
+ * moment_done() before them. */
+int inspect_moment(struct inspect *in, const struct inspect_result *r,
+		   struct trace_moment *ret_moment, struct error *err);

@@ -19,8 +19,8 @@ void await_node_free(struct await_node *n)
 	free(n);
 }
 
-struct await_node *await_node_new(struct walk *w, enum await_node_kind kind, const char *full,
-				  uint64_t addr)
+struct await_node *await_node_new(struct walk *w, enum await_node_kind kind,
+				  const struct dw_type *t, uint64_t addr)
 {
 	struct await_node *n;
 
@@ -32,7 +32,8 @@ struct await_node *await_node_new(struct walk *w, enum await_node_kind kind, con
 	w->n_nodes++;
 	n->kind = kind;
 	n->addr = addr;
-	n->full_name = full;
+	n->full_name = t ? t->full_name : "";
+	n->bytes = t ? t->size : 0;
 	return n;
 }
 
@@ -50,7 +51,7 @@ void await_node_add(struct await_node *parent, struct await_node *child)
 struct await_node *await_child(struct walk *w, struct await_node *n, enum await_node_kind kind,
 			       const char *name, uint64_t addr)
 {
-	struct await_node *child = await_node_new(w, kind, "", addr);
+	struct await_node *child = await_node_new(w, kind, NULL, addr);
 
 	if (!child)
 		return NULL;

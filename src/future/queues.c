@@ -478,14 +478,13 @@ int queues_find(struct inspect *in, struct inspect_result *r, struct error *err)
 	struct queue_search s = {.in = in};
 
 	for (size_t i = 0; i < r->n_tasks && !s.failed; i++)
-		if (r->tasks[i].state == IS_SCHEDULED &&
-		    inspect_kind_role(r->tasks[i].kind) == TR_TASK)
+		if (r->tasks[i].state == IS_SCHEDULED && r->tasks[i].kind->kind->role == TR_TASK)
 			scheduler_at(&s, &r->tasks[i]);
 	for (size_t i = 0; i < r->n_tasks && !s.failed; i++) {
 		struct inspect_task *t = &r->tasks[i];
 		const struct scheduler *of;
 
-		if (t->state != IS_SCHEDULED || inspect_kind_role(t->kind) != TR_TASK)
+		if (t->state != IS_SCHEDULED || t->kind->kind->role != TR_TASK)
 			continue;
 		t->queue = map_get(&s.tasks, t->addr, 0);
 		of = t->queue ? NULL : scheduler_at(&s, t);

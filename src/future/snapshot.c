@@ -184,9 +184,9 @@ static int by_id(const void *a, const void *b)
 {
 	const struct inspect_task *x = a, *y = b;
 
-	if (inspect_kind_role(x->kind) != inspect_kind_role(y->kind) &&
-	    (inspect_kind_role(x->kind) == TR_ROOT || inspect_kind_role(y->kind) == TR_ROOT))
-		return inspect_kind_role(x->kind) == TR_ROOT ? 1 : -1;
+	if (x->kind->kind->role != y->kind->kind->role &&
+	    (x->kind->kind->role == TR_ROOT || y->kind->kind->role == TR_ROOT))
+		return x->kind->kind->role == TR_ROOT ? 1 : -1;
 	if (x->kind->tokio != y->kind->tokio)
 		return x->kind->tokio ? -1 : 1;
 	if (x->id != y->id)
@@ -314,9 +314,17 @@ static int take_core(struct inspect *in, struct inspect_result *res, struct erro
 }
 
 /* Makes what was found the tasks to read. */
-static int take_found(struct found_list *list, struct inspect_result *res, struct error *err)
+static int take_found(struct found_list *list, const struct inspect_options *opt,
+		      struct inspect_result *res, struct error *err)
 {
-	struct inspect_task *v = calloc(list->n ? vec_implied_cap(list->n) : 1, sizeof(*v));
+	struct inspect_task *v;
+
+	res->n_left_out = 0;
+	if (opt->max_tasks && list->n > opt->max_tasks) {
+		res->n_left_out = list->n - opt->max_tasks;
+		list->n = opt->max_tasks;
+	}
+	v = calloc(list->n ? vec_implied_cap(list->n) : 1, sizeof(*v));
 
 	if (!v)
 		return error_set(err, -ENOMEM, "out of memory");
@@ -374,7 +382,7 @@ static int look_at_copy(struct inspect *in, const struct inspect_options *opt, b
 	}
 	/* of the stop before, there may be entries for block_ons and fewer tasks */
 	if (r == 0)
-		r = take_found(list, res, err);
+		r = take_found(list, opt, res, err);
 	if (r < 0)
 		return r;
 	in->mem.n_missed = 0;
@@ -396,7 +404,7 @@ int inspect_snapshot(struct inspect *in, const struct inspect_options *opt,
 	budget_init(&in->budget, MAX_STEPS, 0);
 	r = tasks_scan(in, false, &list, err);
 	if (r == 0)
-		r = take_found(&list, &res, err);
+		r = take_found(&list, opt, &res, err);
 	log_debug(LOG_TREE, "a search of the memory found %zu that may be tasks: %s", list.n,
 		  r < 0 ? strerror(-r) : "done");
 	if (r < 0)

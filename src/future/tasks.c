@@ -388,16 +388,6 @@ bool inspect_is_running(const struct inspect_task *t)
 	return t->state == IS_RUNNING || t->state == IS_WOKEN_RUNNING;
 }
 
-bool inspect_kind_is_tokio(const struct inspect_kind *k)
-{
-	return k->tokio;
-}
-
-enum trace_role inspect_kind_role(const struct inspect_kind *k)
-{
-	return k->kind->role;
-}
-
 void inspect_note(struct inspect *in, char *text)
 {
 	if (text && GROW_ONE(in->notes, in->n_notes))

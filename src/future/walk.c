@@ -48,7 +48,7 @@ static const char *short_name(struct walk *w, const struct dw_type *t)
 
 static void node_note(struct walk *w, struct await_node *parent, const char *text)
 {
-	struct await_node *n = await_node_new(w, AN_NOTE, "", 0);
+	struct await_node *n = await_node_new(w, AN_NOTE, NULL, 0);
 
 	if (n)
 		n->name = n->detail = strdup(text);
@@ -116,7 +116,7 @@ static void walk_asleep(struct walk *w, struct await_node *n, const struct dw_ty
 		if (!t || !strcmp(m->name, "__awaitee") || await_is_leaf(t) ||
 		    (t->class == DC_POINTER && !await_starts(t->name, "alloc::boxed::Box<")) ||
 		    await_is_captured(w, env, locals, m) || !await_can_hold(w->dwarf, t) ||
-		    !(found = await_node_new(w, AN_FUTURE, t->full_name, addr + m->offset)))
+		    !(found = await_node_new(w, AN_FUTURE, t, addr + m->offset)))
 			continue;
 		w->local = true;
 		walk_type(w, found, t, addr + m->offset, depth + 1);
@@ -137,7 +137,7 @@ static void walk_asleep(struct walk *w, struct await_node *n, const struct dw_ty
 static void walk_coroutine(struct walk *w, struct await_node *parent, const struct dw_type *t,
 			   uint64_t addr, unsigned depth)
 {
-	struct await_node *n = await_node_new(w, AN_ASYNC, t->full_name, addr);
+	struct await_node *n = await_node_new(w, AN_ASYNC, t, addr);
 	const struct dw_variant *v = await_variant(w, t, addr);
 	const struct dw_type *state;
 	const struct dw_member *awaitee;
@@ -290,7 +290,7 @@ static void walk_unordered(struct walk *w, struct await_node *parent, const stru
 			   uint64_t addr, unsigned depth)
 {
 	const struct dw_type *head, *task, *at_type;
-	struct await_node *n = await_node_new(w, AN_BRANCH, t->full_name, addr);
+	struct await_node *n = await_node_new(w, AN_BRANCH, t, addr);
 	uint64_t at, task_addr, next;
 	size_t count;
 
@@ -378,7 +378,7 @@ static void walk_closure(struct walk *w, struct await_node *parent, const struct
 
 	/* the macros keep their futures in locals of the coroutine and poll them from a closure */
 	if (macro) {
-		n = await_node_new(w, AN_BRANCH, t->full_name, addr);
+		n = await_node_new(w, AN_BRANCH, t, addr);
 		if (!n)
 			return;
 		await_node_add(parent, n);
@@ -496,7 +496,7 @@ static void walk_enum(struct walk *w, struct await_node *parent, const struct dw
 
 		if (!strstr(t->name, "MaybeDone<") && !w->fuse)
 			return; /* None, Complete: nothing is waited for here */
-		n = await_node_new(w, AN_FUTURE, t->full_name, addr);
+		n = await_node_new(w, AN_FUTURE, t, addr);
 		if (!n)
 			return;
 		n->name = done_name(w, t);
@@ -518,7 +518,7 @@ static void walk_struct(struct walk *w, struct await_node *parent, const struct 
 		return;
 	}
 	if (await_is_leaf(t)) {
-		n = await_node_new(w, AN_LEAF, t->full_name, addr);
+		n = await_node_new(w, AN_LEAF, t, addr);
 		if (!n)
 			return;
 		await_node_add(parent, n);
@@ -550,7 +550,7 @@ static void walk_struct(struct walk *w, struct await_node *parent, const struct 
 		return;
 	}
 	if (!is_transparent(t, parent)) {
-		n = await_node_new(w, AN_FUTURE, t->full_name, addr);
+		n = await_node_new(w, AN_FUTURE, t, addr);
 		if (!n)
 			return;
 		await_node_add(parent, n);
@@ -619,7 +619,7 @@ struct await_node *await_walk(const struct await_context *ctx, const struct dw_t
 		.max_depth = (ctx->max_depth ? ctx->max_depth : DEFAULT_DEPTH) * 8,
 		.max_steps = MAX_STEPS,
 	};
-	struct await_node *root = await_node_new(&w, AN_FUTURE, type->full_name, addr);
+	struct await_node *root = await_node_new(&w, AN_FUTURE, type, addr);
 
 	if (!root)
 		return NULL;

@@ -7,7 +7,7 @@
 
 #define PLX_MAGIC "\x89PLX\r\n\x1a\n"
 #define PLX_MAJOR 1u
-#define PLX_MINOR 6u
+#define PLX_MINOR 7u
 
 struct plx_header {
 	uint8_t magic[8];
@@ -23,7 +23,7 @@ _Static_assert(sizeof(struct plx_header) == 64, "plx_header");
 _Static_assert(offsetof(struct plx_header, tool) == 32, "plx_header.tool");
 _Static_assert(offsetof(struct plx_header, checksum) == 60, "plx_header.checksum");
 
-enum plx_chunk_type { PLX_META = 1, PLX_EVENTS, PLX_ROUND, PLX_END };
+enum plx_chunk_type { PLX_META = 1, PLX_EVENTS, PLX_ROUND, PLX_END, PLX_MOMENT };
 
 struct plx_chunk_header {
 	uint16_t type;	/* enum plx_chunk_type */
@@ -48,6 +48,22 @@ enum plx_record_type {
 	PLX_FRAME,
 	PLX_STACK,
 	PLX_CPU,
+};
+
+/* Records in a MOMENT chunk, and what a task's flags are. */
+enum plx_moment_record {
+	PLX_MOMENT_HEAD = 1,
+	PLX_MOMENT_STRING,
+	PLX_MOMENT_KIND,
+	PLX_MOMENT_TASK,
+	PLX_MOMENT_THREAD,
+	PLX_MOMENT_NOTE,
+};
+enum plx_moment_task {
+	PLX_MOMENT_CANCELLED = 1,
+	PLX_MOMENT_JOIN_INTEREST = 2,
+	PLX_MOMENT_TORN = 4,
+	PLX_MOMENT_IN_NO_QUEUE = 8,
 };
 
 /* How an event of a shape gets its name (kind, task), and more. */
@@ -80,6 +96,7 @@ enum plx_column {
 #define PLX_MAX_COLUMNS 16u
 #define PLX_MAX_RAW_BYTES (64u << 20)
 #define PLX_MAX_OPEN 64u
+#define PLX_MAX_MOMENT_BYTES (16u << 20)
 #define PLX_MAX_STRING 65536u
 #define PLX_MAX_INDEX 4194303u
 #define PLX_MAX_SITES 65536u

@@ -15,6 +15,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "base/vec.h"
 #include "trace/format.h"
 #include "trace/merge.h"
 #include "trace/meta.h"
@@ -28,6 +29,8 @@
 #include <unistd.h>
 
 #define INPUT_BYTES (256u << 10)
+/* A trace whose moments are larger than this, compressed, is a hostile one. */
+#define MAX_KEPT_BYTES ((uint64_t)256 << 20)
 
 struct trace_reader {
 	int fd;
@@ -37,6 +40,16 @@ struct trace_reader {
 	struct meta meta;
 	uint64_t meta_read_to; /* META chunks before this offset are in the tables already */
 	struct merge *merge;
+	struct moment_part {
+		struct merge_chunk *chunk;
+		uint32_t process;
+		enum moment_when when;
+		bool first;   /* of its moment */
+		bool damaged; /* and counted as such */
+	} * moments;
+	uint32_t n_moments, moments_cap;
+	uint64_t moments_read_to, moment_bytes; /* as meta_read_to; kept of all */
+	bool tables_only;
 
 	const struct trace_event *run, *run_end;
 	bool giving, ended, forced;
@@ -186,6 +199,18 @@ static int open_file(int fd, int error_code, const char *name, struct trace_read
 	return 0;
 }
 
+bool trace_file_is_trace(const char *path)
+{
+	char magic[sizeof(PLX_MAGIC) - 1];
+	int fd = file_open(path, FILE_EMPTY, NULL);
+	bool is = fd >= 0 && read(fd, magic, sizeof(magic)) == sizeof(magic) &&
+		  !memcmp(magic, PLX_MAGIC, sizeof(magic));
+
+	if (fd >= 0)
+		close(fd);
+	return is;
+}
+
 int trace_reader_open(const char *path, struct trace_reader **ret_reader, struct error *err)
 {
 	int fd;
@@ -211,6 +236,9 @@ void trace_reader_free(struct trace_reader *r)
 		close(r->fd);
 	merge_free(r->merge);
 	meta_done(&r->meta);
+	for (uint32_t i = 0; i < r->n_moments; i++)
+		free(r->moments[i].chunk);
+	free(r->moments);
 	buf_done(&r->story);
 	free(r);
 }
@@ -245,6 +273,35 @@ static int take_end(struct trace_reader *r, const uint8_t *payload, uint32_t siz
 	return 0;
 }
 
+/* Keeps the chunk for when it is asked for, and takes it. */
+static int take_moment(struct trace_reader *r, struct merge_chunk *chunk)
+{
+	struct moment_part part = {.chunk = chunk, .first = true};
+	uint64_t offset = chunk->offset;
+	int code = 0;
+
+	if (offset < r->moments_read_to) { /* a second pass */
+		free(chunk);
+		return 0;
+	}
+	r->moments_read_to = offset + chunk->size;
+	if (moment_peek(chunk->payload, chunk->size, &part.process, &part.when) < 0 ||
+	    chunk->size > MAX_KEPT_BYTES - r->moment_bytes)
+		code = -EBADMSG;
+	else if (!GROW(r->moments, r->n_moments, r->moments_cap))
+		code = -ENOMEM;
+	if (code < 0) {
+		free(chunk);
+		return code;
+	}
+	for (uint32_t i = 0; i < r->n_moments; i++)
+		if (r->moments[i].process == part.process && r->moments[i].when == part.when)
+			part.first = false;
+	r->moment_bytes += chunk->size;
+	r->moments[r->n_moments++] = part;
+	return 0;
+}
+
 /* Takes the chunk. */
 static int take_payload(struct trace_reader *r, enum plx_chunk_type type, struct merge_chunk *chunk)
 {
@@ -252,7 +309,10 @@ static int take_payload(struct trace_reader *r, enum plx_chunk_type type, struct
 	uint32_t size = chunk->size;
 	int code = 0;
 
-	if (type == PLX_EVENTS) {
+	if (type == PLX_MOMENT) {
+		code = take_moment(r, chunk);
+		chunk = NULL;
+	} else if (type == PLX_EVENTS && !r->tables_only) {
 		code = merge_add(r->merge, chunk);
 		chunk = NULL;
 		if (code == 0 && merge_full(r->merge)) {
@@ -405,6 +465,8 @@ int trace_reader_rewind(struct trace_reader *r, struct error *err)
 	r->giving = r->ended = r->forced = r->end_seen = false;
 	r->limit = r->watermark = r->n_given = 0;
 	r->n_damaged = r->first_damaged = 0;
+	for (uint32_t i = 0; i < r->n_moments; i++)
+		r->moments[i].damaged = false;
 	r->cut = NULL;
 	return 0;
 }
@@ -532,6 +594,63 @@ uint32_t trace_reader_n_frames(const struct trace_reader *r)
 uint32_t trace_reader_n_coverage(const struct trace_reader *r)
 {
 	return r->meta.coverage.n;
+}
+
+bool trace_reader_moment_name(const struct trace_reader *r, uint32_t i, uint32_t *ret_process,
+			      enum moment_when *ret_when)
+{
+	for (uint32_t k = 0; k < r->n_moments; k++) {
+		const struct moment_part *part = &r->moments[k];
+
+		if (!part->first || i--)
+			continue;
+		*ret_process = part->process;
+		*ret_when = part->when;
+		return true;
+	}
+	return false;
+}
+
+int trace_reader_moment(struct trace_reader *r, uint32_t process, enum moment_when when,
+			struct trace_moment *ret_moment, struct error *err)
+{
+	struct trace_moment m = {0};
+	int code = 0, found = 0;
+
+	for (uint32_t i = 0; i < r->n_moments && code == 0; i++) {
+		struct moment_part *part = &r->moments[i];
+
+		if (part->process != process || part->when != when)
+			continue;
+		found = 1;
+		code = moment_decode(&m, part->chunk->payload, part->chunk->size);
+		if (code == -EBADMSG) {
+			if (!part->damaged)
+				note_damage(r, part->chunk->offset);
+			part->damaged = true;
+			code = 0;
+		}
+	}
+	if (code == 0)
+		code = moment_decoded(&m);
+	if (code < 0) {
+		moment_done(&m);
+		return error_set(err, code, "out of memory for a moment of the trace");
+	}
+	*ret_moment = m;
+	return found;
+}
+
+int trace_reader_skip_events(struct trace_reader *r, struct error *err)
+{
+	int code = 0;
+
+	r->tables_only = true;
+	while (!r->ended && code == 0)
+		code = read_chunk(r, err);
+	/* None is missed. */
+	r->n_given = r->n_expected;
+	return code;
 }
 
 bool trace_reader_truncated(struct trace_reader *r, const char **ret_text)

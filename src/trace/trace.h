@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "trace/event.h"
+#include "trace/moment.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -47,6 +48,8 @@ int trace_writer_stack(struct trace_writer *w, const struct trace_stack *s, uint
 int trace_writer_coverage(struct trace_writer *w, const struct trace_coverage *c);
 int trace_writer_cost(struct trace_writer *w, const struct trace_cost *c);
 int trace_writer_cpu(struct trace_writer *w, const struct trace_cpu *c);
+/* A moment of one of its processes. One of the start comes before that process' events. */
+int trace_writer_moment(struct trace_writer *w, const struct trace_moment *m);
 
 /* Events of one thread (all with ev[i].thread == thread) in that thread's order. Buffered; encoded
  * and written by size or at the round's end. Times that go backwards within a thread are kept. */
@@ -69,6 +72,8 @@ int trace_writer_close(struct trace_writer *w, struct error *err);
  */
 void trace_writer_discard(struct trace_writer *w);
 
+/* Whether a file begins as a trace does. False also if it can't be read. */
+bool trace_file_is_trace(const char *path);
 /* `path` may be "-" (standard input), or what file_open() takes: also a pipe. Reads the header
  * only. */
 int trace_reader_open(const char *path, struct trace_reader **ret_reader, struct error *err);
@@ -111,6 +116,17 @@ uint32_t trace_reader_n_threads(const struct trace_reader *r);
 uint32_t trace_reader_n_kinds(const struct trace_reader *r);
 uint32_t trace_reader_n_frames(const struct trace_reader *r);
 uint32_t trace_reader_n_coverage(const struct trace_reader *r);
+
+/* The moments that were read so far, in the order of the file: those of a start are there with the
+ * first event, those of an end after the last. False: there is no moment i. */
+bool trace_reader_moment_name(const struct trace_reader *r, uint32_t i, uint32_t *ret_process,
+			      enum moment_when *ret_when);
+/* Decodes one into *ret_moment, for moment_done(). 1; 0: there is none; negative errno. What is
+ * damaged of it counts as a damaged chunk, and the rest is there. */
+int trace_reader_moment(struct trace_reader *r, uint32_t process, enum moment_when when,
+			struct trace_moment *ret_moment, struct error *err);
+/* In place of trace_reader_next(): reads to the end for the tables and moments only. */
+int trace_reader_skip_events(struct trace_reader *r, struct error *err);
 
 /* After the end was reached: true if the file was cut or damaged; the sentence says what is lost.
  */

@@ -40,7 +40,7 @@ struct trace_writer {
 	int tee;    /* a reader sees the recording grow here; -1: none, or it has gone */
 	int code;   /* the sticky error, 0 if none */
 	struct error cause;
-	uint64_t bytes, n_events;
+	uint64_t bytes, n_events, n_moments;
 	uint64_t first_ns, last_ns; /* of all events */
 	uint32_t n_processes, n_runtimes, n_kinds, n_places, n_frames, n_stacks, n_coverage, n_cpus;
 	struct draft **drafts; /* by thread; NULL: it has been idle */
@@ -115,8 +115,9 @@ static int write_all(struct trace_writer *w, const void *data, size_t len)
 	}
 	w->bytes += len;
 	tee_write(w, data, len);
-	/* With the first events in it: a recorder may be killed, and what is complete is found. */
-	return w->n_events && !w->whole ? place(w) : 0;
+	/* With the first events or moment in it: a recorder may be killed, and what is complete is
+	 * found. */
+	return (w->n_events || w->n_moments) && !w->whole ? place(w) : 0;
 }
 
 static int out_flush(struct trace_writer *w)
@@ -388,6 +389,27 @@ int trace_writer_cost(struct trace_writer *w, const struct trace_cost *c)
 {
 	meta_put_cost(&w->meta, c);
 	return meta_done_one(w);
+}
+
+static int moment_chunk(void *ctx, const struct buf *payload)
+{
+	struct trace_writer *w = ctx;
+
+	chunk_begin(w);
+	buf_add(&w->out, payload->data, payload->len);
+	return chunk_end(w, PLX_MOMENT);
+}
+
+int trace_writer_moment(struct trace_writer *w, const struct trace_moment *m)
+{
+	int r = meta_flush(w);
+
+	if (r == 0)
+		r = moment_encode(m, moment_chunk, w);
+	if (r < 0)
+		return fail(w, r, "cannot write a moment");
+	w->n_moments++;
+	return out_flush(w);
 }
 
 /* ---- events ---- */

@@ -9,29 +9,34 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "future/graph.h"
 #include "future/inspect.h"
-#include "future/render.h"
+#include "moment/graph.h"
+#include "moment/render.h"
 
 #include <stdio.h>
 
 static void look(struct inspect *in, bool json)
 {
 	const struct inspect_options opt = {.finished = json};
-	const struct render_options render = {.raw = json, .ungrouped = json};
+	const struct render_options render = {.raw = json, .finished = json, .ungrouped = json};
 	struct inspect_result result = {0};
+	struct trace_moment moment = {0};
 	struct graph graph = {0};
 	struct error err = {0};
 	_cleanup_buf_ struct buf out = BUF_INIT;
+	struct json j;
 
+	json_init(&j, &out, true);
 	if (inspect_snapshot(in, &opt, &result, &err) == 0 &&
-	    graph_make(&result, &graph, &err) == 0) {
+	    inspect_moment(in, &result, &moment, &err) == 0 &&
+	    graph_make(&moment, &graph, &err) == 0) {
 		if (json)
-			render_json(in, &result, &graph, &render, &out);
+			render_json(&graph, &render, &j, NULL);
 		else
-			render_text(in, &result, &graph, &render, &out);
+			render_text(&graph, &render, &out);
 	}
 	graph_done(&graph);
+	moment_done(&moment);
 	inspect_result_done(&result);
 }
 

@@ -6,6 +6,8 @@
  */
 #include "fuzz.h"
 
+#include "moment/render.h"
+
 #include "tests/traces/file.h"
 
 /* Of those whose number the reader doesn't say; more than a file of a fuzzer's size has. */
@@ -61,6 +63,41 @@ static uint64_t touch_tables(const struct trace_reader *r)
 	return sum;
 }
 
+/* What is made of a moment: it may be nonsense, but it is bounded. */
+static uint64_t touch_moment(const struct trace_moment *m)
+{
+	const struct render_options render = {.raw = true};
+	_cleanup_buf_ struct buf out = BUF_INIT;
+	struct graph graph = {0};
+	struct error err = {0};
+	struct json j;
+
+	json_init(&j, &out, false);
+	if (graph_make(m, &graph, &err) == 0) {
+		render_text(&graph, &render, &out);
+		render_json(&graph, &render, &j, NULL);
+	}
+	graph_done(&graph);
+	return out.len + m->n_threads;
+}
+
+static uint64_t touch_moments(struct trace_reader *r)
+{
+	enum moment_when when;
+	uint64_t sum = 0;
+	uint32_t process;
+
+	for (uint32_t i = 0; trace_reader_moment_name(r, i, &process, &when); i++) {
+		struct trace_moment m = {0};
+		struct error err = {0};
+
+		if (trace_reader_moment(r, process, when, &m, &err) == 1)
+			sum = sum * 31 + touch_moment(&m);
+		moment_done(&m);
+	}
+	return sum;
+}
+
 /* A number that depends on every event and its place. */
 static uint64_t pass(struct trace_reader *r)
 {
@@ -72,6 +109,7 @@ static uint64_t pass(struct trace_reader *r)
 	while (trace_reader_next(r, &ev, &err) > 0)
 		sum = (sum + ev.time + ev.task + ev.value + ev.kind + ev.thread + ev.stream) * 31 +
 		      ev.type;
+	sum += touch_moments(r);
 	if (trace_reader_truncated(r, &story) && !*story)
 		abort();
 	return sum + touch_tables(r);

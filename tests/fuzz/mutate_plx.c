@@ -151,6 +151,28 @@ static void bend_events(struct mutator *m, const uint8_t *payload, size_t size, 
 	}
 }
 
+/* The records of a moment unpacked, and a number in one of them changed. */
+static void bend_moment(struct mutator *m, const uint8_t *payload, size_t size, struct buf *out)
+{
+	_cleanup_buf_ struct buf raw = BUF_INIT, bent = BUF_INIT;
+	uint64_t process, when, n;
+	struct cursor c;
+
+	cursor_init(&c, payload, size);
+	process = cursor_uleb(&c);
+	when = cursor_uleb(&c);
+	n = cursor_uleb(&c);
+	if (!cursor_ok(&c) || !unpack(&raw, c.at, cursor_left(&c), (size_t)n)) {
+		buf_add(out, payload, size);
+		return;
+	}
+	bend_record(m, (const uint8_t *)raw.data, raw.len, &bent);
+	buf_uleb(out, process);
+	buf_uleb(out, when);
+	buf_uleb(out, bent.len);
+	buf_add(out, bent.data, bent.len);
+}
+
 /* A chunk away, twice, or with its number changed. */
 static void bend_chunks(struct mutator *m, const uint8_t *data, size_t size, size_t chunk,
 			struct buf *out)
@@ -162,7 +184,7 @@ static void bend_chunks(struct mutator *m, const uint8_t *data, size_t size, siz
 	end = chunk + sizeof(h) + h.size;
 	buf_add(out, data, chunk);
 	if (mutator_next(m, 3) == 0) {
-		h.type = (uint16_t)mutator_next(m, PLX_END + 2);
+		h.type = (uint16_t)mutator_next(m, PLX_MOMENT + 2);
 		h.flags = (uint16_t)(mutator_next(m, 8) == 0);
 		buf_add(out, &h, sizeof(h));
 		buf_add(out, data + chunk + sizeof(h), size - chunk - sizeof(h));
@@ -190,9 +212,11 @@ static void bend(struct mutator *m, const uint8_t *data, size_t size, size_t chu
 		bend_record(m, old, h.size, &payload);
 	else if (h.type == PLX_EVENTS)
 		bend_events(m, old, h.size, &payload);
+	else if (h.type == PLX_MOMENT)
+		bend_moment(m, old, h.size, &payload);
 	else
 		buf_add(&payload, old, h.size);
-	if (h.type != PLX_META && h.type != PLX_EVENTS && payload.len >= 8) {
+	if ((h.type == PLX_ROUND || h.type == PLX_END) && payload.len >= 8) {
 		struct mutator part = *m;
 
 		part.size = payload.len;

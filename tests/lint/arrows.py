@@ -18,6 +18,7 @@ MODULES = {
     "base": {"arch"},
     "arch": set(),
     "trace": BASE,
+    "moment": BASE | {"trace"},
     "binary": BASE,
     "runtime": BASE | {"binary", "trace"},
     "future": BASE | {"arch", "binary", "trace", "runtime", "process"},

@@ -79,12 +79,82 @@ def expected(trace, event, first_ns):
     return line | ({"stack": stack} if stack else {})
 
 
+def given(**fields):
+    """Without what is not known: that is left out."""
+    return {key: value for key, value in fields.items() if value}
+
+
+def node_json(node):
+    """A node as `tree --json` shows it, but for what follows from other tasks."""
+    leaf = plx.NODE_KIND[node["kind"]] == "leaf"
+    wait = plx.WAITS_FOR[node["waits_for"]]
+    shown = {"kind": plx.NODE_KIND[node["kind"]], "state": plx.NODE_STATE[node["state"]], "name": node["name"],
+             "type": node["type"] or "", "address": node["address"]} | given(bytes=node["bytes"])
+    if node["file"]:
+        shown |= {"file": node["file"], "line": node["line"]}
+    if leaf:
+        shown |= {"waits_for": wait} | given(resource=node["resource"], ends=node["ends"])
+        shown |= {"granted": True} if node["granted"] & 1 else {}
+        value = {"sleep": "deadline_ns", "socket": "fd"}.get(wait, "permits_wanted")
+        if node["value"] or value != "permits_wanted":
+            shown[value] = node["value"]
+    if node["detail"] and plx.NODE_KIND[node["kind"]] != "note":
+        shown["detail"] = node["detail"]
+    return shown | given(holds=node["holds"], children=[node_json(child) for child in node["children"]])
+
+
+def task_json(task, threads):
+    kind = task["kind"]
+    shown = {"id": task["id"], "address": task["address"], "name": kind["name"], "type": kind["full_name"] or "",
+             "role": plx.ROLE[kind["role"]], "object": kind["object"] or "", "spawned_at": kind["site"] or "",
+             "state": plx.TASK_STATE[task["state"]], "cancelled": bool(task["flags"] & 1),
+             "references": task["references"], "state_word": task["state_word"], "owner": task["owner"]}
+    shown |= given(queue=task["queue"], future_bytes=kind["future_bytes"], task_bytes=kind["task_bytes"],
+                   thread=threads.get(task["tid"]), torn=bool(task["flags"] & 4))
+    return shown | ({"tree": node_json(task["tree"])} if task["tree"] else {"no_tree": task["no_tree"] or ""})
+
+
+def without_derived(node):
+    """Drops what print makes of several tasks together."""
+    drop = ("internal", "waiting", "held_by", "task_id", "task_address")
+    node = {key: value for key, value in node.items() if key not in drop}
+    if "children" in node:
+        node["children"] = [without_derived(child) for child in node["children"]]
+    return node
+
+
+def compare_moment(moment, shown):
+    names = {thread["tid"]: {"tid": thread["tid"]} | given(name=thread["name"]) for thread in moment.threads}
+    head = moment.head
+    for key, value in (("now_ns", "now_ns"), ("stop_ns", "stop_ns"), ("torn", "n_torn"), ("missed_reads", "n_missed")):
+        assert shown[key] == head.get(value, 0)
+    theirs = []
+    for task in shown["tasks"]:
+        theirs.append(task | ({"tree": without_derived(task["tree"])} if "tree" in task else {}))
+    assert theirs == [task_json(task, names) for task in moment.tasks]
+    assert shown.get("left_out", 0) == max(head.get("n_found", 0) - len(moment.tasks), 0)
+    assert [(thread["tid"], thread["name"], thread.get("call_number", -1) + 1) for thread in shown["threads"]] == \
+        [(thread["tid"], thread["name"] or "", thread["call"]) for thread in moment.threads]
+    for ours, thread in zip(moment.threads, shown["threads"]):
+        assert [(f["function"], f.get("line", 0), f["address"]) for f in thread["stack"]] == \
+            [(f["function"] or "", f["line"], f["address"]) for f in ours["frames"]]
+    if head.get("n_descriptors"):
+        assert shown["descriptors"] == {"open": head["n_descriptors"], "limit": head["max_descriptors"]}
+    assert shown["notes"] == moment.notes
+
+
 def compare(path):
     """Asserts that both read the same; returns how many events of each type."""
     trace = plx.Trace(path)
     code, lines = printed(path)
     assert code == 0
     events = trace.events()
+    moments = [line for line in lines if line["event"] == "moment"]
+    assert len(moments) == len(trace.moments)
+    for line, ((process, when), moment) in zip(moments, trace.moments.items()):
+        assert (line["pid"], line["at"]) == (trace.process.get(process, {"pid": 0})["pid"], when)
+        compare_moment(moment, line["moment"])
+    lines = [line for line in lines if line["event"] != "moment"]
     assert len(lines) == len(events)
     first_ns = events[0].time if events else 0
     ours = [expected(trace, event, first_ns) for event in events]

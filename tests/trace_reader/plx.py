@@ -8,7 +8,7 @@ import ctypes
 import struct
 
 NONE = 0xffffffff
-META, EVENTS, ROUND, END = 1, 2, 3, 4
+META, EVENTS, ROUND, END, MOMENT = 1, 2, 3, 4, 5
 MAX_PAYLOAD = 16 << 20
 MAX_RAW = 64 << 20
 MAX_STRING = MAX_SITES = MAX_EVENTS = 65536
@@ -52,6 +52,24 @@ RECORDS = {
     11: ("cpu", 11, "index:32 process:32 n_threads:32 cpu_ns:64 run_delay_ns:64 n_periods:64 n_throttled:64 "
                     "throttled_ns:64 quota_ns:64 period_ns:64 cgroup:s"),
 }
+# Name, fields; :t is the number of a string, plus 1.
+MOMENT_RECORDS = {
+    1: ("head", "now_ns stop_ns flags n_found n_torn n_missed n_descriptors max_descriptors"),
+    2: ("string", ""),
+    3: ("kind", "role model vtable future_bytes task_bytes name:t full_name:t object:t site:t"),
+    4: ("task", "kind address id state flags state_word references owner tid place queue:t no_tree:t"),
+    5: ("thread", "tid name:t call"),
+    6: ("note", "note:t"),
+}
+FRAME = "address object:t function:t file:t line"
+NODE = ("n_children kind state waits_for granted name:t type:t file:t line detail:t ends:t resource value address bytes "
+        "n_holds")
+WHEN = dict(enumerate(["start", "end"]))
+TASK_STATE = dict(enumerate(["idle", "scheduled", "running", "running, woken again", "done"]))
+NODE_KIND = dict(enumerate(["async", "branch", "future", "leaf", "note"]))
+NODE_STATE = dict(enumerate(["suspended", "unpolled", "done", "panicked", "disabled", "asleep"]))
+WAITS_FOR = dict(enumerate(
+    "unknown sleep semaphore mutex rwlock channel_send channel_receive oneshot notify task socket blocking".split()))
 
 
 class Refused(Exception):
@@ -201,12 +219,73 @@ def read_events(payload, damage):
         yield Event(time, thread, type, arg, *name, value)
 
 
+class Moment:
+    """All MOMENT chunks of one process and time."""
+
+    def __init__(self):
+        self.head, self.tasks, self.threads, self.notes = {}, [], [], []
+
+    def add(self, records):
+        self.strings, self.kinds = [], []
+        bad = None
+        while records:
+            type = records.uleb()
+            fields = Bytes(records.take(records.uleb()))
+            try:
+                if type in MOMENT_RECORDS:
+                    self.read_record(*MOMENT_RECORDS[type], fields)
+            except (Damaged, IndexError) as damage:
+                bad = damage
+                if type in (2, 3):
+                    break
+        if bad:
+            raise Damaged("a moment")
+
+    def read_fields(self, form, fields):
+        record = {}
+        for field in form.split():
+            key, _, text = field.partition(":")
+            record[key] = fields.uleb()
+            if text:
+                record[key] = ([None] + self.strings)[record[key]]
+        return record
+
+    def read_record(self, name, form, fields):
+        if name == "string":
+            self.strings.append(fields.data.decode(errors="replace").replace("\0", "?"))
+            return
+        record = self.read_fields(form, fields)
+        if name == "head":
+            self.head = record
+        elif name == "kind":
+            self.kinds.append(record)
+        elif name == "note":
+            self.notes.append(record["note"])
+        elif name == "thread":
+            record["frames"] = [self.read_fields(FRAME, fields) for _ in range(fields.uleb())]
+            self.threads.append(record)
+        else:
+            record["kind"] = self.kinds[record["kind"]]
+            record["tree"] = self.read_node(fields, 0) if fields else None
+            self.tasks.append(record)
+
+    def read_node(self, fields, depth):
+        if depth == 512:
+            raise Damaged("a tree is too deep")
+        own = Bytes(fields.take(fields.uleb()))
+        node = self.read_fields(NODE, own)
+        node["holds"] = [own.uleb() for _ in range(node["n_holds"])]
+        node["children"] = [self.read_node(fields, depth + 1) for _ in range(node["n_children"])]
+        return node
+
+
 class Trace:
     def __init__(self, path):
         self.file = path.read_bytes()
         self.tables = {name: {} for name, _, _ in RECORDS.values()}
         self.thread_names = {}  # index -> all names that it had
         self.by_source = {}     # index of a thread record -> its events
+        self.moments = {}       # (index of a process, when) -> Moment
         self.n_damaged = 0
         self.n_expected = None
         self.cut = True
@@ -257,6 +336,8 @@ class Trace:
         elif type == EVENTS:
             for event in read_events(payload, self.damaged):
                 self.by_source.setdefault(event.source, []).append(event)
+        elif type == MOMENT:
+            self.read_moment(Bytes(payload))
         elif type == END:
             self.cut = False
             if len(payload) < 8:
@@ -264,6 +345,16 @@ class Trace:
             self.n_expected, = struct.unpack_from("<Q", payload)
         elif type == ROUND and len(payload) < 16:
             raise Damaged("ROUND")
+
+    def read_moment(self, payload):
+        process, when, size = payload.uleb(32), payload.uleb(), payload.uleb()
+        stored = payload.take(len(payload.data) - payload.at)
+        if when not in WHEN:
+            raise Damaged("a moment of another time")
+        moment = self.moments.setdefault((process, WHEN[when]), Moment())
+        if size > MAX_PAYLOAD or len(stored) > size:
+            raise Damaged("the size of a moment")
+        moment.add(Bytes(stored if len(stored) == size else decompress(stored, size)))
 
     def read_meta(self, payload, max_index):
         bad = None

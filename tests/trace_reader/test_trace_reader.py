@@ -68,3 +68,18 @@ def test_page_has_these_records():
         assert re.sub(r" \(.*", "", name) == read
         assert [field.split(" ")[0] for field in fields] == re.findall(r"(\w+):", form)
         assert len([field for field in fields if "(" not in field]) == n_old
+
+
+def test_page_has_these_records_of_moments():
+    for number, name, fields in rows("| type | record | fields |\n|---|---|---|\n| 1 | head"):
+        read, form = plx.MOMENT_RECORDS[int(number)]
+        assert name == read
+        listed = fields.split("; then")[0].split(", n_frames")[0].split(":")[0] if name != "string" else ""
+        assert [field.split(" ")[-1] for field in listed.split(", ") if field] == re.findall(r"(\w+)(?::t)?", re.sub(
+            r":t", "", form))
+
+
+def test_page_has_these_numbers_of_nodes():
+    table = {row[0]: row[1] for row in rows("| field | what it is |\n|---|---|\n| kind")}
+    for field, names in (("kind", plx.NODE_KIND), ("state", plx.NODE_STATE), ("waits_for", plx.WAITS_FOR)):
+        assert {int(n): name for n, name in re.findall(r"(\d+) (\w+)", table[field])} == names

@@ -6,6 +6,7 @@
  */
 #include "tests/traces/file.h"
 #include "tests/traces/inside.h"
+#include "tests/traces/moment.h"
 #include "tests/traces/requests.h"
 #include "tests/traces/sample.h"
 
@@ -209,6 +210,30 @@ static void make_damaged(const struct buf *small)
 	store("bad/huge-chunk.plx", &b);
 }
 
+/* A moment one of whose chunks is no zstd frame; one whose kind is cut, so that its tasks have none. */
+static void make_moments(const struct buf *good)
+{
+	struct buf b = BUF_INIT, payload = BUF_INIT;
+	size_t start = file_find_chunk(good, PLX_MOMENT, 0);
+	struct plx_chunk_header h;
+
+	copy(&b, good, 0, good->len);
+	memset(b.data + start + sizeof(h) + 6, 0, 8);
+	file_seal_chunk(&b, start);
+	store("bad/moment-no-frame.plx", &b);
+
+	buf_uleb(&payload, 0);
+	buf_uleb(&payload, MOMENT_START);
+	buf_uleb(&payload, 14);
+	buf_add(&payload, "\1\3\1\2\3\3\2\0\1\4\3\0\0\0", 14);
+	memcpy(&h, good->data + start, sizeof(h));
+	copy(&b, good, 0, start);
+	file_add_chunk(&b, PLX_MOMENT, 0, payload.data, payload.len);
+	copy(&b, good, start + sizeof(h) + h.size, good->len);
+	store("bad/moment-no-kind.plx", &b);
+	buf_done(&payload);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct trace_thread none = {0};
@@ -239,6 +264,12 @@ int main(int argc, char **argv)
 	snprintf(path, sizeof(path), "%s/good/requests.plx", base);
 	if (requests_write(path, &err) < 0)
 		fail(err.text);
+	snprintf(path, sizeof(path), "%s/good/moments.plx", base);
+	if (moment_sample_write(path, &err) < 0)
+		fail(err.text);
+	struct buf moments = load("good/moments.plx");
+	make_moments(&moments);
+	buf_done(&moments);
 	struct buf small = load("good/small.plx");
 	make_future(&small);
 	make_damaged(&small);

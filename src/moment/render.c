@@ -3,7 +3,7 @@
  * Trees on a terminal. Tasks whose trees are alike (same functions, places and states, whatever the
  * numbers in them) are one group with a count, so that ten thousand idle connections are one entry.
  */
-#include "future/render.h"
+#include "moment/render.h"
 
 #include "base/cleanup.h"
 #include "base/hash.h"
@@ -23,8 +23,7 @@ enum {
 };
 
 struct view {
-	const struct inspect *in;
-	const struct inspect_result *r;
+	const struct trace_moment *m;
 	const struct graph *g;
 	const struct render_options *opt;
 	struct buf *out;
@@ -43,7 +42,7 @@ bool render_is_internal(const struct await_node *n)
 	if (n->kind != AN_ASYNC || n->n_children != 1)
 		return false;
 	for (size_t i = 0; i < sizeof(prefixes) / sizeof(*prefixes); i++)
-		if (await_starts(n->full_name, prefixes[i]))
+		if (!strncmp(n->full_name, prefixes[i], strlen(prefixes[i])))
 			return true;
 	return false;
 }
@@ -130,10 +129,10 @@ static void fit_name(const struct view *v, const char *name, size_t used)
 }
 
 /* "rnet: kind 7" where tasks of several objects are shown, each of which counts its own. */
-static void kind_name(const struct view *v, const struct inspect_kind *k)
+static void kind_name(const struct view *v, const struct moment_kind *k)
 {
 	size_t len;
-	const char *name = text_object_name(inspect_kind_object(k), v->alike, &len);
+	const char *name = text_object_name(k->object, v->alike, &len);
 
 	if (v->several && len) {
 		_cleanup_free_ char *object = strndup(name, len);
@@ -142,12 +141,12 @@ static void kind_name(const struct view *v, const struct inspect_kind *k)
 		buf_str(v->out, ": ");
 	}
 	/* A line has a second name, of the spawn site. */
-	fit_name(v, inspect_kind_name(k), v->width / 2);
+	fit_name(v, k->name, v->width / 2);
 }
 
-static void task_name(const struct view *v, const struct inspect_task *t)
+static void task_name(const struct view *v, const struct moment_task *t)
 {
-	if (inspect_kind_role(t->kind) == TR_ROOT)
+	if (t->kind->role == TR_ROOT)
 		buf_str(v->out, "block_on of ");
 	else if (t->id)
 		buf_printf(v->out, "task %" PRIu64 " ", t->id);
@@ -171,7 +170,7 @@ static void lock_text(const struct view *v, const struct await_node *n, const st
 	} else {
 		for (size_t i = 0; i < shown; i++) {
 			buf_str(v->out, i ? ", " : ", held by ");
-			task_name(v, &v->r->tasks[l->holders[i]]);
+			task_name(v, &v->m->tasks[l->holders[i]]);
 		}
 		if (shown < l->n_holders)
 			buf_printf(v->out, " and %zu more", l->n_holders - shown);
@@ -183,7 +182,7 @@ static void lock_text(const struct view *v, const struct await_node *n, const st
 /* The details of an await point that are the task's own. */
 static void own_text(const struct view *v, const struct await_node *n)
 {
-	const struct inspect_task *target = n->kind == AN_LEAF ? graph_target(v->g, n) : NULL;
+	const struct moment_task *target = n->kind == AN_LEAF ? graph_target(v->g, n) : NULL;
 
 	if (n->detail && n->kind != AN_NOTE) {
 		buf_str(v->out, ", ");
@@ -307,13 +306,13 @@ static void node_tree(const struct view *v, const struct await_node **nodes, siz
 static void trees_text(const struct view *v, const size_t *tasks, size_t n, bool key)
 {
 	_cleanup_free_ const struct await_node **nodes = calloc(n, sizeof(struct await_node *));
-	const struct inspect_task *first = &v->r->tasks[tasks[0]];
+	const struct moment_task *first = &v->m->tasks[tasks[0]];
 	_cleanup_buf_ struct buf prefix = BUF_INIT;
 	size_t n_trees = 0;
 
 	for (size_t i = 0; nodes && i < n; i++)
-		if (v->r->tasks[tasks[i]].tree)
-			nodes[n_trees++] = v->r->tasks[tasks[i]].tree;
+		if (v->m->tasks[tasks[i]].tree)
+			nodes[n_trees++] = v->m->tasks[tasks[i]].tree;
 	buf_str(&prefix, "  ");
 	if (first->tree && n_trees &&
 	    (first->state == IS_RUNNING || first->state == IS_WOKEN_RUNNING))
@@ -324,13 +323,15 @@ static void trees_text(const struct view *v, const size_t *tasks, size_t n, bool
 		buf_printf(v->out, "  (%s)\n", first->no_tree_reason);
 }
 
-bool render_matches(const struct render_options *opt, const struct inspect_task *t)
+bool render_matches(const struct render_options *opt, const struct moment_task *t)
 {
 	bool ok = !opt->families;
 
+	if (t->state == IS_DONE && !opt->finished)
+		return false;
 	for (size_t i = 0; opt->families && opt->families[i] && !ok; i++)
-		ok = strstr(inspect_kind_name(t->kind), opt->families[i]) ||
-		     strstr(inspect_kind_full(t->kind), opt->families[i]);
+		ok = strstr(t->kind->name, opt->families[i]) ||
+		     strstr(t->kind->full_name, opt->families[i]);
 	if (!ok || !opt->tasks)
 		return ok;
 	for (size_t i = 0; opt->tasks[i]; i++) {
@@ -360,7 +361,7 @@ static bool group_add(struct group *g, size_t task)
 
 static char *task_key(const struct view *v, size_t task)
 {
-	const struct inspect_task *t = &v->r->tasks[task];
+	const struct moment_task *t = &v->m->tasks[task];
 	struct buf b = BUF_INIT;
 	struct view kv = *v;
 
@@ -373,9 +374,9 @@ static char *task_key(const struct view *v, size_t task)
 	return buf_steal(&b);
 }
 
-static void thread_text(const struct view *v, const struct inspect_task *t)
+static void thread_text(const struct view *v, const struct moment_task *t)
 {
-	const struct inspect_thread *thread = &v->r->threads[t->thread - 1];
+	const struct moment_thread *thread = &v->m->threads[t->thread - 1];
 
 	buf_printf(v->out, " on thread %d", (int)thread->tid);
 	if (*thread->name) {
@@ -384,9 +385,9 @@ static void thread_text(const struct view *v, const struct inspect_task *t)
 	}
 }
 
-static void header_line(const struct view *v, const struct inspect_task *t, size_t n)
+static void header_line(const struct view *v, const struct moment_task *t, size_t n)
 {
-	const char *site = inspect_kind_site(t->kind);
+	const char *site = t->kind->site;
 
 	buf_str(v->out, v->opt->color ? "\033[1m" : "");
 	if (n > 1) {
@@ -406,7 +407,7 @@ static void header_line(const struct view *v, const struct inspect_task *t, size
 	if (t->torn)
 		buf_str(v->out, ", changed whenever it was read");
 	if (*site) {
-		buf_str(v->out, inspect_kind_role(t->kind) == TR_ROOT ? ", at " : ", spawned at ");
+		buf_str(v->out, t->kind->role == TR_ROOT ? ", at " : ", spawned at ");
 		text_safe(v->out, text_short_file(site));
 	}
 	if (v->opt->raw)
@@ -419,7 +420,7 @@ static void header_line(const struct view *v, const struct inspect_task *t, size
 
 static void group_text(const struct view *v, const struct group *g)
 {
-	const struct inspect_task *first = &v->r->tasks[g->tasks[0]];
+	const struct moment_task *first = &v->m->tasks[g->tasks[0]];
 
 	header_line(v, first, g->n);
 	if (g->n > 1) {
@@ -427,7 +428,7 @@ static void group_text(const struct view *v, const struct group *g)
 
 		buf_str(v->out, "  ids");
 		for (size_t i = 0; i < many; i++) {
-			const struct inspect_task *t = &v->r->tasks[g->tasks[i]];
+			const struct moment_task *t = &v->m->tasks[g->tasks[i]];
 
 			buf_printf(v->out, t->id ? " %" PRIu64 : " %#" PRIx64,
 				   t->id ? t->id : t->addr);
@@ -476,7 +477,7 @@ static const struct await_node *asleep_above(const struct await_node *root,
 /* What proves an edge of a cycle. */
 static void proof_text(const struct view *v, const struct await_node *leaf)
 {
-	const struct inspect_task *t = graph_target(v->g, leaf);
+	const struct moment_task *t = graph_target(v->g, leaf);
 	const struct await_node *hold = t && t->tree ? find_hold(t->tree, leaf->resource) : NULL;
 	const struct await_node *asleep = hold ? asleep_above(t->tree, hold, NULL) : NULL;
 
@@ -511,7 +512,7 @@ static void proof_text(const struct view *v, const struct await_node *leaf)
 static void lost_text(const struct view *v)
 {
 	for (size_t i = 0; i < v->g->n_lost; i++) {
-		const struct inspect_task *t = &v->r->tasks[v->g->lost[i].task];
+		const struct moment_task *t = &v->m->tasks[v->g->lost[i].task];
 
 		if (!render_matches(v->opt, t))
 			continue;
@@ -534,7 +535,7 @@ static void cycles_text(const struct view *v)
 				     : "tasks wait for each other and for nothing else:");
 		for (size_t k = 0; k < c->n; k++) {
 			buf_str(v->out, "  ");
-			task_name(v, &v->r->tasks[c->tasks[k]]);
+			task_name(v, &v->m->tasks[c->tasks[k]]);
 			buf_str(v->out, " waits: ");
 			node_line(v, &c->leaves[k], 1, 0, false);
 			buf_char(v->out, '\n');
@@ -549,8 +550,8 @@ static void look_at_objects(struct view *v)
 	const char *paths[32];
 	size_t n = 0, k;
 
-	for (size_t i = 0; i < v->r->n_tasks && n < 32; i++) {
-		const char *path = inspect_kind_object(v->r->tasks[i].kind);
+	for (size_t i = 0; i < v->m->n_tasks && n < 32; i++) {
+		const char *path = v->m->tasks[i].kind->object;
 
 		for (k = 0; k < n && strcmp(paths[k], path) != 0; k++)
 			v->alike = v->alike || text_same_object(paths[k], path);
@@ -560,11 +561,10 @@ static void look_at_objects(struct view *v)
 	v->several = n > 1;
 }
 
-void render_text(const struct inspect *in, const struct inspect_result *r, const struct graph *g,
-		 const struct render_options *opt, struct buf *out)
+void render_text(const struct graph *g, const struct render_options *opt, struct buf *out)
 {
-	struct view v = {.in = in,
-			 .r = r,
+	const struct trace_moment *r = g->moment;
+	struct view v = {.m = r,
 			 .g = g,
 			 .opt = opt,
 			 .out = out,
@@ -572,14 +572,14 @@ void render_text(const struct inspect *in, const struct inspect_result *r, const
 			 .width = opt->width};
 	struct group *groups = calloc(r->n_tasks ? r->n_tasks : 1, sizeof(*groups));
 	struct map index = {0};
-	const char *const *notes;
-	size_t n_groups = 0, n_shown = 0, n_notes = inspect_notes(in, &notes);
+	size_t n_groups = 0, n_shown = 0, n_ended = 0;
 
 	look_at_objects(&v);
 	for (size_t i = 0; groups && i < r->n_tasks; i++) {
 		struct group *at = NULL;
 		_cleanup_free_ char *key = NULL;
 
+		n_ended += !opt->finished && r->tasks[i].state == IS_DONE;
 		if (!render_matches(opt, &r->tasks[i]))
 			continue;
 		n_shown++;
@@ -600,24 +600,32 @@ void render_text(const struct inspect *in, const struct inspect_result *r, const
 	cycles_text(&v);
 	lost_text(&v);
 	buf_printf(out, "%zu task%s", n_shown, n_shown == 1 ? "" : "s");
-	if (n_shown != r->n_tasks)
-		buf_printf(out, " of %zu", r->n_tasks);
+	if (n_shown != r->n_tasks - n_ended)
+		buf_printf(out, " of %zu", r->n_tasks - n_ended);
 	if (n_groups != n_shown)
 		buf_printf(out, " in %zu groups", n_groups);
+	if (n_ended)
+		buf_printf(out, "; %zu that ended %s kept by join handles (--all)", n_ended,
+			   n_ended == 1 ? "is" : "are");
 	if (r->stop_ns) {
 		buf_str(out, "; threads were paused for ");
 		text_duration(out, r->stop_ns);
 	}
 	buf_char(out, '\n');
+	if (r->n_found > r->n_tasks)
+		buf_printf(out, "%" PRIu64 " tasks were left out: a moment has up to %u\n",
+			   r->n_found - r->n_tasks, MOMENT_MAX_TASKS);
 	if (r->n_torn)
 		buf_printf(out,
-			   "%zu task%s changed whenever read: what is shown of %s may never have "
+			   "%" PRIu64
+			   " task%s changed whenever read: what is shown of %s may never have "
 			   "been so\n",
 			   r->n_torn, r->n_torn == 1 ? "" : "s", r->n_torn == 1 ? "it" : "them");
 	if (r->n_missed)
-		buf_printf(out, "%zu reads failed: the program changed meanwhile\n", r->n_missed);
-	for (size_t i = 0; i < n_notes; i++) {
-		text_safe(out, notes[i]);
+		buf_printf(out, "%" PRIu64 " reads failed: the program changed meanwhile\n",
+			   r->n_missed);
+	for (size_t i = 0; i < r->n_notes; i++) {
+		text_safe(out, r->notes[i]);
 		buf_char(out, '\n');
 	}
 	for (size_t i = 0; i < n_groups; i++) {

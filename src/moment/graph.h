@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Who waits for whom: edges between tasks that memory proves, and what follows from them.
+ * Who waits for whom: edges between the tasks of a moment that memory proves, and what follows from
+ * them.
  */
 #pragma once
 
 #include "base/error.h"
 #include "base/map.h"
-#include "future/inspect.h"
+#include "trace/moment.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 
 struct graph {
-	const struct inspect_result *result;
+	const struct trace_moment *moment;
 	struct map by_addr; /* header -> index + 1 of a task */
 	struct map locks;   /* address as in await_node.resource -> struct graph_lock */
 	struct graph_cycle *cycles;
@@ -41,10 +42,10 @@ struct graph_lost {
 	const char *proof;
 };
 
-int graph_make(const struct inspect_result *r, struct graph *ret_graph, struct error *err);
+int graph_make(const struct trace_moment *m, struct graph *ret_graph, struct error *err);
 void graph_done(struct graph *g);
 
 /* What is seen of the lock that a leaf waits for; NULL: it waits for none. */
 const struct graph_lock *graph_lock(const struct graph *g, const struct await_node *leaf);
 /* The task that a leaf waits for: an awaited task, or the holder of the lock; NULL if not known. */
-const struct inspect_task *graph_target(const struct graph *g, const struct await_node *leaf);
+const struct moment_task *graph_target(const struct graph *g, const struct await_node *leaf);

@@ -6,7 +6,7 @@
  * that wait for anything else. The tasks that remain wait for each other, and their cycles are
  * reported.
  */
-#include "future/graph.h"
+#include "moment/graph.h"
 
 #include "base/cleanup.h"
 #include "base/vec.h"
@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Real programs need some five. */
 enum { MAX_ROUNDS = 1000 };
@@ -69,18 +70,18 @@ const struct graph_lock *graph_lock(const struct graph *g, const struct await_no
 		       : NULL;
 }
 
-const struct inspect_task *graph_target(const struct graph *g, const struct await_node *leaf)
+const struct moment_task *graph_target(const struct graph *g, const struct await_node *leaf)
 {
 	const struct graph_lock *l = graph_lock(g, leaf);
 	void *v;
 
 	/* of several, one or the other may be stale or one of many: nothing is claimed */
 	if (l)
-		return l->n_holders == 1 ? &g->result->tasks[l->holders[0]] : NULL;
+		return l->n_holders == 1 ? &g->moment->tasks[l->holders[0]] : NULL;
 	if (leaf->wait != AW_TASK || !leaf->resource)
 		return NULL;
 	v = map_get(&g->by_addr, leaf->resource, 0);
-	return v ? &g->result->tasks[(uintptr_t)v - 1] : NULL;
+	return v ? &g->moment->tasks[(uintptr_t)v - 1] : NULL;
 }
 
 struct leaf_list {
@@ -96,11 +97,11 @@ static void collect(const struct graph *g, const struct await_node *n, const boo
 		return;
 	if (n->kind == AN_LEAF) {
 		/* a semaphore may have other, unknown holders */
-		const struct inspect_task *t =
+		const struct moment_task *t =
 			n->wait == AW_TASK || n->wait == AW_MUTEX ? graph_target(g, n) : NULL;
 
 		l->n++;
-		if (!t || n->granted || !in_set[t - g->result->tasks])
+		if (!t || n->granted || !in_set[t - g->moment->tasks])
 			l->open = true;
 		else if (!l->first)
 			l->first = n;
@@ -114,7 +115,7 @@ static void collect(const struct graph *g, const struct await_node *n, const boo
 
 static int add_cycle(struct graph *g, size_t start, const bool *in_set, bool *told)
 {
-	size_t n_tasks = g->result->n_tasks, at = start, n = 0;
+	size_t n_tasks = g->moment->n_tasks, at = start, n = 0;
 	_cleanup_free_ size_t *path = calloc(n_tasks, sizeof(*path));
 	_cleanup_free_ const struct await_node **leaves = calloc(n_tasks, sizeof(*leaves));
 	_cleanup_free_ size_t *place = calloc(n_tasks, sizeof(*place));
@@ -128,13 +129,13 @@ static int add_cycle(struct graph *g, size_t start, const bool *in_set, bool *to
 
 		if (told[at])
 			goto told; /* leads into a reported cycle */
-		collect(g, g->result->tasks[at].tree, in_set, &l);
+		collect(g, g->moment->tasks[at].tree, in_set, &l);
 		if (!l.first)
 			return 0;
 		place[at] = n + 1;
 		path[n] = at;
 		leaves[n++] = l.first;
-		at = (size_t)(graph_target(g, l.first) - g->result->tasks);
+		at = (size_t)(graph_target(g, l.first) - g->moment->tasks);
 	}
 	first = place[at] - 1;
 	if (!GROW_ONE(g->cycles, g->n_cycles))
@@ -158,7 +159,7 @@ told:
 
 static int find_cycles(struct graph *g)
 {
-	size_t n = g->result->n_tasks;
+	size_t n = g->moment->n_tasks;
 	_cleanup_free_ bool *in_set = calloc(n ? n : 1, sizeof(*in_set));
 	_cleanup_free_ bool *told = calloc(n ? n : 1, sizeof(*told));
 	bool changed = true;
@@ -167,7 +168,7 @@ static int find_cycles(struct graph *g)
 	if (!in_set || !told)
 		return -ENOMEM;
 	for (size_t i = 0; i < n; i++)
-		in_set[i] = g->result->tasks[i].tree && g->result->tasks[i].state == IS_IDLE;
+		in_set[i] = g->moment->tasks[i].tree && g->moment->tasks[i].state == IS_IDLE;
 	/* To and fro, so that a long chain is not taken apart link by link. */
 	for (round = 0; changed && round < MAX_ROUNDS; round++) {
 		changed = false;
@@ -177,7 +178,7 @@ static int find_cycles(struct graph *g)
 
 			if (!in_set[i])
 				continue;
-			collect(g, g->result->tasks[i].tree, in_set, &l);
+			collect(g, g->moment->tasks[i].tree, in_set, &l);
 			if (l.open || !l.n) {
 				in_set[i] = false;
 				changed = true;
@@ -200,16 +201,16 @@ static int find_cycles(struct graph *g)
  * join handle's, one belongs to the entry in a run queue, and each waker is one. async-executor
  * keeps one waker of each of its tasks for its own end; async-task doesn't count the handle.
  */
-static const char *lost_proof(const struct inspect_task *t)
+static const char *lost_proof(const struct moment_task *t)
 {
 	bool idle = t->state == IS_IDLE;
 
-	if (inspect_kind_role(t->kind) != TR_TASK || (!idle && t->state != IS_SCHEDULED))
+	if (t->kind->role != TR_TASK || (!idle && t->state != IS_SCHEDULED))
 		return NULL;
 	if (t->in_no_queue)
 		return "it is marked as scheduled, but it is in none of its scheduler's run "
 		       "queues, and no thread is about to run it";
-	if (inspect_kind_is_tokio(t->kind)) {
+	if (t->kind->tokio) {
 		if (!t->owner || t->refs > 1u + t->join_interest)
 			return NULL;
 		if (!idle)
@@ -224,15 +225,15 @@ static const char *lost_proof(const struct inspect_task *t)
 		return NULL;
 	if (t->refs == 0)
 		return "it is idle and no waker of it exists: it has no references";
-	if (t->refs == 1 && await_starts(inspect_kind_full(t->kind), "async_executor::"))
+	if (t->refs == 1 && !strncmp(t->kind->full_name, "async_executor::", 16))
 		return "it is idle and no waker of it exists: its only reference is its executor's";
 	return NULL;
 }
 
 static int find_lost(struct graph *g)
 {
-	for (size_t i = 0; i < g->result->n_tasks; i++) {
-		const char *proof = lost_proof(&g->result->tasks[i]);
+	for (size_t i = 0; i < g->moment->n_tasks; i++) {
+		const char *proof = lost_proof(&g->moment->tasks[i]);
 
 		if (!proof)
 			continue;
@@ -243,20 +244,20 @@ static int find_lost(struct graph *g)
 	return 0;
 }
 
-int graph_make(const struct inspect_result *r, struct graph *ret_graph, struct error *err)
+int graph_make(const struct trace_moment *m, struct graph *ret_graph, struct error *err)
 {
-	struct graph g = {.result = r};
+	struct graph g = {.moment = m};
 	int rc = 0;
 
-	for (size_t i = 0; i < r->n_tasks && rc == 0; i++) {
-		rc = map_put(&g.by_addr, r->tasks[i].addr, 0, (void *)(uintptr_t)(i + 1));
-		if (rc == 0 && r->tasks[i].tree)
-			rc = add_locks(&g, r->tasks[i].tree, i);
+	for (size_t i = 0; i < m->n_tasks && rc == 0; i++) {
+		rc = map_put(&g.by_addr, m->tasks[i].addr, 0, (void *)(uintptr_t)(i + 1));
+		if (rc == 0 && m->tasks[i].tree)
+			rc = add_locks(&g, m->tasks[i].tree, i);
 	}
 	/* what was read while the program ran proves nothing */
-	if (rc == 0 && r->stopped)
+	if (rc == 0 && m->stopped)
 		rc = find_cycles(&g);
-	if (rc == 0 && r->stopped)
+	if (rc == 0 && m->stopped)
 		rc = find_lost(&g);
 	if (rc < 0) {
 		graph_done(&g);
