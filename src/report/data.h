@@ -92,6 +92,7 @@ struct open_polls {
 struct json;
 struct samples;	      /* samples.c */
 struct system;	      /* system.c */
+struct still;	      /* still.c */
 struct future_sums;   /* futures.c */
 struct resource_sums; /* resources.c */
 
@@ -121,6 +122,7 @@ struct report {
 	uint64_t n_lost, n_lost_aux;
 	struct samples *samples; /* each NULL if the trace has nothing of the kind */
 	struct system *system;
+	struct still *still; /* NULL: each task had an event */
 	struct future_sums *futures;
 	struct resource_sums *resources;
 	struct findings *findings;

@@ -2,6 +2,7 @@
 /* The report for programs: every number that the text is made of. docs/report-json.md documents the
  * fields. */
 #include "report/samples.h"
+#include "report/still.h"
 #include "report/text_util.h"
 
 #include "base/json.h"
@@ -279,6 +280,7 @@ void report_json(const struct report *rep, struct buf *out)
 	futures_json(rep, &j);
 	samples_json(rep, &j);
 	system_json(rep, &j);
+	still_json(rep, &j);
 	if (rep->n_lives)
 		lives_json(rep, &j);
 	write_coverage(rep, &j);

@@ -9,6 +9,7 @@
  * block is what they are for.
  */
 #include "report/samples.h"
+#include "report/still.h"
 #include "report/text_util.h"
 
 #include "base/cleanup.h"
@@ -65,6 +66,8 @@ static int on_task_end(void *ctx, struct tl_task *task)
 	if (task->outcome == TO_PENDING && task->spawn_seen && task->state == TS_SCHEDULED &&
 	    !task->n_polls)
 		f->n_unpolled++;
+	if (still_task(rep, task) < 0)
+		return -ENOMEM;
 	return life_task(rep, task, true);
 }
 
@@ -544,6 +547,8 @@ static int put_in_order(struct report *rep)
 		r = samples_sort(rep);
 	if (r == 0)
 		r = system_sort(rep);
+	if (r == 0)
+		r = still_sort(rep);
 	return r < 0 ? r : futures_sort(rep);
 }
 
@@ -667,6 +672,7 @@ void report_free(struct report *rep)
 	free(rep->open);
 	samples_done(rep);
 	system_done(rep);
+	still_done(rep);
 	futures_done(rep);
 	for (uint32_t i = 0; rep->shorts && i < rep->labels.n; i++)
 		free(rep->shorts[i]);

@@ -5,6 +5,7 @@
  */
 #include "base/units.h"
 #include "report/samples.h"
+#include "report/still.h"
 #include "report/text_util.h"
 
 #include "base/cleanup.h"
@@ -647,6 +648,7 @@ void report_text(const struct report *rep, struct buf *out)
 	write_head(rep, out);
 	findings_text(rep, out);
 	handlers_text(rep, out);
+	still_text(rep, out);
 	write_families(rep, out);
 	write_threads(rep, out);
 	write_longest(rep, out);

@@ -12,6 +12,7 @@
 
 #include "base/vec.h"
 #include "timeline/match.h"
+#include "timeline/moments.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -485,9 +486,13 @@ int timeline_replay(struct trace_reader *r, const struct replay_filter *filter,
 		return error_set(err, -ENOMEM, "out of memory");
 
 	uint64_t base = 0, last = 0, to = UINT64_MAX, n = 0;
+	struct tl_moments moments = {0};
 	struct trace_event ev;
 	int ret;
 	while ((ret = trace_reader_next(r, &ev, err)) > 0) {
+		if (moments.n_read < trace_reader_n_moments(r) &&
+		    (ret = tl_moments_feed(&moments, r, tl, err)) < 0)
+			break;
 		if (!n++) {
 			base = last = ev.time;
 			if (ret_base_ns)
@@ -519,6 +524,11 @@ int timeline_replay(struct trace_reader *r, const struct replay_filter *filter,
 	const struct trace_cost *cost = trace_reader_cost(r);
 	if (ret >= 0 && !n && first)
 		base = last = cost && cost->begin_ns ? cost->begin_ns : first->start_ns;
+	if (ret >= 0)
+		ret = tl_moments_feed(&moments, r, tl, err);
+	if (ret >= 0)
+		tl_moments_end(&moments, r, tl, base);
+	tl_moments_done(&moments);
 	if (ret >= 0)
 		ret = timeline_finish(tl, end_of(r, last, to), err);
 	if (ret >= 0 && rp.out_of_memory)

@@ -5,6 +5,7 @@
  *     timeline.c  the public face: tables of kinds and threads, one function per event
  *     tasks.c     a task's life: from its first event to its end, waits, wakes
  *     spawns.c    spawns find their tasks
+ *     before.c    tasks that moments show
  *     polls.c     what is open on a thread: polls, workers' loops, blocking calls, parks
  *     roots.c     block_on: its polls are inferred
  *     futures.c   what is polled inside of a task's poll
@@ -227,6 +228,11 @@ struct timeline {
 	struct map machines;		    /* by address, see aux_events.c */
 	struct pool machine_pool;
 
+	struct timeline_before *before; /* of moments, in their order */
+	size_t n_before;
+	struct map before_names; /* (kind, id) to index + 1, of those that had no event yet */
+	uint64_t before_ns;	 /* when they are known to be so, if there is no event */
+
 	/* [i % MAX_LOSSES]: the earliest begin of the losses numbered i and later */
 	uint64_t loss_begins[MAX_LOSSES];
 	uint64_t n_losses;
@@ -252,6 +258,15 @@ void timeline_fail(struct timeline *tl, int code);
 /* `t`, but not before what the task and the thread have lived through already. */
 uint64_t timeline_at_task(struct thread *th, const struct task *task, uint64_t t);
 
+/* before.c */
+/* Whether a moment shows the task, which appears now: it is told of from now on as others. */
+bool before_take(struct timeline *tl, const struct kind *k, uint64_t name);
+/* Whether a moment shows it waiting, and it has had no event yet. */
+bool before_waits(const struct timeline *tl, const struct kind *k, uint64_t name,
+		  uint64_t *ret_place);
+/* Those that never had an event. */
+void before_finish(struct timeline *tl);
+
 /* tasks.c */
 /* The task of that name, living or ended; NULL. */
 struct task *task_find(const struct timeline *tl, const struct kind *k, uint64_t name);
@@ -263,6 +278,9 @@ struct task *task_new(struct timeline *tl, struct kind *k, uint64_t name, struct
 /* A root, or a task of a spawn without events of its own. */
 struct task *task_new_spawned(struct timeline *tl, struct kind *k, const struct spawn *s,
 			      uint64_t id);
+/* A task without events of its own that a moment shows, since t. */
+void task_new_known(struct timeline *tl, struct kind *k, const struct timeline_before *b,
+		    uint64_t t);
 /* A root that was there before the recording. */
 struct task *task_new_before(struct timeline *tl, struct kind *k, uint64_t t);
 int task_name(struct timeline *tl, struct task *task, uint64_t name);

@@ -108,7 +108,8 @@ struct task *task_new(struct timeline *tl, struct kind *k, uint64_t name, struct
 	struct spawn s;
 	if (k->ids && ids_add_seen(k->ids, name) < 0)
 		timeline_fail(tl, -ENOMEM);
-	bool spawned = spawn_take(tl, k, name, th, origin != TASK_OF_ANY_SPAWN, &s);
+	bool before = before_take(tl, k, name);
+	bool spawned = !before && spawn_take(tl, k, name, th, origin != TASK_OF_ANY_SPAWN, &s);
 	if (!spawned && origin == TASK_OF_HINTED_SPAWN_ONLY)
 		return NULL;
 	struct task *task = task_begin(tl, k, name, spawned ? &s : NULL, t);
@@ -133,6 +134,33 @@ struct task *task_new_before(struct timeline *tl, struct kind *k, uint64_t t)
 	if (task)
 		TELL(tl, task_begin, &task->tl);
 	return task;
+}
+
+void task_new_known(struct timeline *tl, struct kind *k, const struct timeline_before *b,
+		    uint64_t t)
+{
+	if (k->ids && ids_add_seen(k->ids, b->id) < 0)
+		timeline_fail(tl, -ENOMEM);
+	struct task *task = task_begin(tl, k, b->id, NULL, t);
+	if (!task || task_name(tl, task, b->id) < 0)
+		return;
+	task->tl.state = b->state;
+	task->place = b->state == TS_WAITING ? b->place : 0;
+	task->n_losses = 0;
+	TELL(tl, task_begin, &task->tl);
+}
+
+/* A task that waits since before the recording is woken now. */
+static struct task *new_waiting(struct timeline *tl, struct kind *k, uint64_t name)
+{
+	uint64_t place;
+	if (!before_waits(tl, k, name, &place) || !before_take(tl, k, name))
+		return NULL;
+	task_new_known(tl, k,
+		       &(struct timeline_before){
+			       .kind = k->number, .id = name, .state = TS_WAITING, .place = place},
+		       tl->first_ns);
+	return task_find(tl, k, name);
 }
 
 /* The earliest begin of the losses after the first n; 0 if that is forgotten. */
@@ -355,6 +383,8 @@ void task_wake(struct timeline *tl, struct thread *th, struct kind *k, uint64_t 
 		task_stray_wake(tl, th, k, t);
 		return;
 	}
+	if (!task && effect == TW_SCHEDULED)
+		task = new_waiting(tl, k, name);
 	if (!task && !(task = task_new(tl, k, name, th, t, TASK_OF_HINTED_SPAWN)))
 		return;
 	task_settle(tl, task);

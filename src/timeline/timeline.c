@@ -56,6 +56,8 @@ void timeline_free(struct timeline *tl)
 	free(tl->kinds);
 	free(tl->ids);
 	map_done(&tl->names);
+	map_done(&tl->before_names);
+	free(tl->before);
 	map_done(&tl->future_places);
 	map_done(&tl->future_lists);
 	map_done(&tl->machines);
@@ -481,6 +483,7 @@ int timeline_finish(struct timeline *tl, uint64_t end_ns, struct error *err)
 		poll_not_working(tl, th, end_ns);
 	}
 	spawn_finish(tl);
+	before_finish(tl);
 	task_finish(tl, end_ns);
 	future_finish(tl);
 	for (size_t i = 0; i < tl->n_threads; i++) {

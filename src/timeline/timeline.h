@@ -348,6 +348,22 @@ struct timeline *timeline_new(const struct timeline_sink *sink, void *sink_ctx,
 			      timeline_kind_fn kind, const void *kind_ctx);
 void timeline_free(struct timeline *tl);
 
+/* A task that lived before the first event, as a moment shows it. */
+struct timeline_before {
+	uint32_t kind;
+	uint64_t id;	       /* the runtime's name for it */
+	enum task_state state; /* TS_WAITING, TS_SCHEDULED, TS_POLLING or TS_UNKNOWN */
+	uint64_t place;	       /* as tl_wait.place */
+};
+/* Before the first event of its process is fed. 0 or -ENOMEM. */
+int timeline_before(struct timeline *tl, const struct timeline_before *task, struct error *err);
+/* Before the finish: of those that had no event the ones that are not `there` at the end have ended
+ * unseen, and are not told of; the others have been as they were since begin_ns or the first
+ * event. */
+void timeline_before_end(struct timeline *tl, uint64_t begin_ns,
+			 bool (*there)(const void *ctx, uint32_t kind, uint64_t id),
+			 const void *ctx);
+
 /* Returns 0 or a negative errno: a sink's, or -ENOMEM. After a failure every later call
  * gives the same. */
 int timeline_feed(struct timeline *tl, const struct trace_event *ev, struct error *err);

@@ -420,16 +420,21 @@ static void *take(struct decoding *d, size_t size)
 static int read_head(struct decoding *d, struct cursor *c)
 {
 	struct trace_moment *m = d->m;
+	uint64_t v[8];
 
-	m->now_ns = cursor_uleb(c);
-	m->stop_ns = cursor_uleb(c);
-	m->stopped = cursor_uleb(c) & 1;
-	m->n_found = cursor_uleb(c);
-	m->n_torn = cursor_uleb(c);
-	m->n_missed = cursor_uleb(c);
-	m->n_descriptors = cursor_uleb(c);
-	m->max_descriptors = cursor_uleb(c);
-	return cursor_ok(c) ? 0 : -EBADMSG;
+	for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); i++)
+		v[i] = cursor_uleb(c);
+	if (!cursor_ok(c))
+		return -EBADMSG;
+	m->now_ns = v[0];
+	m->stop_ns = v[1];
+	m->stopped = v[2] & 1;
+	m->n_found = v[3];
+	m->n_torn = v[4];
+	m->n_missed = v[5];
+	m->n_descriptors = v[6];
+	m->max_descriptors = v[7];
+	return 0;
 }
 
 static int read_string(struct decoding *d, struct cursor *c)

@@ -48,6 +48,7 @@ struct trace_reader {
 		bool damaged; /* and counted as such */
 	} * moments;
 	uint32_t n_moments, moments_cap;
+	uint32_t n_names;			/* of these, the first ones of a moment */
 	uint64_t moments_read_to, moment_bytes; /* as meta_read_to; kept of all */
 	bool tables_only;
 
@@ -299,6 +300,7 @@ static int take_moment(struct trace_reader *r, struct merge_chunk *chunk)
 			part.first = false;
 	r->moment_bytes += chunk->size;
 	r->moments[r->n_moments++] = part;
+	r->n_names += part.first;
 	return 0;
 }
 
@@ -594,6 +596,11 @@ uint32_t trace_reader_n_frames(const struct trace_reader *r)
 uint32_t trace_reader_n_coverage(const struct trace_reader *r)
 {
 	return r->meta.coverage.n;
+}
+
+uint32_t trace_reader_n_moments(const struct trace_reader *r)
+{
+	return r->n_names;
 }
 
 bool trace_reader_moment_name(const struct trace_reader *r, uint32_t i, uint32_t *ret_process,

@@ -119,6 +119,7 @@ uint32_t trace_reader_n_coverage(const struct trace_reader *r);
 
 /* The moments that were read so far, in the order of the file: those of a start are there with the
  * first event, those of an end after the last. False: there is no moment i. */
+uint32_t trace_reader_n_moments(const struct trace_reader *r);
 bool trace_reader_moment_name(const struct trace_reader *r, uint32_t i, uint32_t *ret_process,
 			      enum moment_when *ret_when);
 /* Decodes one into *ret_moment, for moment_done(). 1; 0: there is none; negative errno. What is

@@ -31,7 +31,7 @@ COMMANDS = {
 
 
 # A task that a trace does not have is an error.
-WITHOUT = {"moments.task.txt", "moments.tasks.txt", "no-events.task.txt", "no-events.tasks.txt", "small.tasks.txt", "future.tasks.txt"}
+WITHOUT = {"no-events.task.txt", "no-events.tasks.txt", "small.tasks.txt", "future.tasks.txt"}
 
 
 def cases():

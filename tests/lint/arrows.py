@@ -27,7 +27,7 @@ MODULES = {
     "import": BASE | {"trace", "binary", "runtime"},
     "timeline": BASE | {"trace"},
     "findings": BASE | {"trace", "timeline"},
-    "report": BASE | {"trace", "timeline", "findings"},
+    "report": BASE | {"trace", "moment", "timeline", "findings"},
     "export": BASE | {"trace", "timeline"},
 }
 MODULES["cli"] = set(MODULES)

@@ -24,6 +24,7 @@ KNOWN = {
     "cli/main.c": "/dev/null",
     "cli/recording.c": "/proc",
     "cli/report.c": "/proc",
+    "future/moment.c": "/proc",
     "future/sockets.c": "/proc",
     "import/parts.c": "the folder that is open already",
     "process/objects.c": "/proc/PID/root, by O_PATH",

@@ -266,3 +266,72 @@ def test_wrong_use(pollux, start, tmp_path):
         assert driver.run(pollux, "tree", *words).returncode == 2, words
     result = driver.run(pollux, "tree", "--family", "nonsense", trace)
     assert result.returncode == 1 and "no task whose name contains 'nonsense'" in result.stderr
+
+
+def test_report_of_what_hangs(pollux, start, tmp_path):
+    """No task had an event: all are alive, waited from end to end, and the report says where and for what."""
+    marks = forest.marks("hang.rs")
+
+    def reported(way):
+        program, trace = start(*BUILD, "hang", way), tmp_path / f"{way}.plx"
+        record(pollux, program, trace)
+        done = driver.run(pollux, "report", "--json", trace)
+        assert done.returncode == 0, done.stderr
+        made = json.loads(done.stdout)
+        assert made["inconsistent"] == made["lost"] == 0
+        groups = {(group["family"].split("::", 1)[-1], group["state"]): group
+                  for group in made["without_events"]["groups"]}
+        return made, groups, driver.run(pollux, "report", trace).stdout
+
+    def at(group):
+        return group["place"].split("/")[-1].split(" ")[0]
+
+    made, groups, text = reported("leak")
+    assert made["tasks"]["alive"] == made["tasks"]["pre_existing"] == 40 and made["tasks"]["spawned"] == 0
+    assert list(groups) == [("watch_session", "idle")]
+    group = groups["watch_session", "idle"]
+    assert (group["tasks"], group["what"], at(group)) == (40, "notified", marks["watch_session"])
+    (family,) = [family for family in made["families"] if family["name"] == "hang::watch_session"]
+    assert family["tasks"] == 40
+    # each waited from the beginning to the end, at its await point
+    (wait,) = [wait for wait in made["waits"] if wait["family"] == "hang::watch_session"]
+    assert wait["wait_ns"]["count"] == 40 and f"{os.path.basename(wait['file'])}:{wait['line']}" == marks["watch_session"]
+    assert wait["wait_ns"]["min"] == wait["wait_ns"]["max"] == made["duration_ns"]
+    assert "Tasks without an event, as at the end" in text, text
+
+    made, groups, text = reported("lock_over_block_on")
+    assert made["tasks"]["alive"] == 2
+    assert groups["flusher", "running"]["what"] == "futex"
+    assert at(groups["flusher", "running"]) == marks["flusher"]
+
+    made, groups, text = reported("pool")
+    assert made["tasks"]["alive"] == 20
+    assert groups["plan", "idle"]["tasks"] == 6 and groups["plan", "idle"]["what"].startswith("join handle of ")
+    assert at(groups["plan", "idle"]) == marks["plan"]
+    assert groups["plan::{closure#0}", "running"]["tasks"] == 4
+    assert at(groups["plan::{closure#0}", "running"]) == marks["recv"]
+    assert groups["scan_file::{closure#0}", "scheduled"]["tasks"] == 4
+
+    made, groups, text = reported("own_queue")
+    assert at(groups["scheduler", "running"]) == marks["scheduler"]
+    assert groups["scheduler::{async_block#0}", "scheduled"]["what"] == "run queue"
+
+    made, groups, text = reported("read_twice")
+    assert groups["lookup", "idle"]["what"].startswith("RwLock::read, held by task 3 hang::report")
+    assert groups["lookup", "idle"]["tasks"] == 5 and at(groups["lookup", "idle"]) == marks["lookup"]
+    assert at(groups["reload", "idle"]) == marks["reload"]
+
+    made, groups, text = reported("kept")
+    assert made["tasks"]["alive"] == 1 and at(groups["listen", "idle"]) == marks["listen"]
+
+
+def test_report_says_deadlock(pollux, start, tmp_path):
+    program, trace = start(*BUILD, "stuck", "mutexes"), tmp_path / "a.plx"
+    record(pollux, program, trace)
+    text = driver.run(pollux, "report", trace).stdout
+    assert "1 deadlock: tasks wait for each other" in text, text
+    made = json.loads(driver.run(pollux, "report", "--json", trace).stdout)
+    assert made["without_events"]["deadlocks"] == 1
+    for options in (["--from", "0.05"], ["--family", "a_then_b"]):
+        made = json.loads(driver.run(pollux, "report", "--json", *options, trace).stdout)
+        assert made["tasks"]["alive"] == (1 if "--family" in options else 2), (options, made["tasks"])
