@@ -432,7 +432,7 @@ os.execv({sys.executable!r}, [{sys.executable!r}, "-c",
     assert len(tables) == 2 and f"{tables[1]['total']} tokio task tables" in result.stderr, result.stderr
     text = driver.run(pollux, "report", trace).stdout
     assert " until it executed the next program: tokio" in text.splitlines()[0], text
-    assert "  suite: tokio task tables" in text, text
+    assert "  suite: await points" in text, text
 
 
 @pytest.mark.parametrize("how", ["env", "sh", "both"])

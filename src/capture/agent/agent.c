@@ -596,7 +596,10 @@ static int attach_late(struct capture *c, uint64_t now, struct error *err)
 		exec_watch_unsure(&c->late);
 	/* The program's own life goes on. Why it can't be recorded is said at the end, unless that
 	 * is only since it ends now. */
-	if (rc < 0 && rc != -EAGAIN && rc != -ESRCH && attach_code_hash(c->child))
+	if (rc < 0 && rc != -EAGAIN && !attach_code_hash(c->child))
+		/* What the look before found is no answer: it has loaded something since. */
+		error_set(&c->why_empty, -ESRCH, "it ended while pollux read what it had loaded");
+	else if (rc < 0 && rc != -EAGAIN && rc != -ESRCH)
 		c->why_empty = why;
 	if (rc == -ENOMEM) {
 		*err = why;
