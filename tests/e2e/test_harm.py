@@ -358,6 +358,60 @@ def test_detach_restores(pollux, suite, trace, package, profile):
         assert content == after[line], f"{line} differs"
 
 
+VFORKS = """
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <sys/wait.h>
+
+static void *wait_and_vfork(void *file)
+{
+	pid_t pid;
+
+	while (access(file, F_OK))
+		usleep(1000);
+	pid = vfork();
+	if (pid == 0) {
+		usleep(3000000);
+		_exit(0);
+	}
+	waitpid(pid, NULL, 0);
+	return NULL;
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+	pthread_t thread;
+
+	if (getenv("VFORK"))
+		pthread_create(&thread, NULL, wait_and_vfork, getenv("VFORK"));
+}
+"""
+
+
+def test_detach_during_a_vfork(pollux, suite, trace, tmp_path):
+    """A thread can't be stopped for longer than pollux waits: what is left is restored once it can."""
+    source, library, begin = tmp_path / "vforks.c", tmp_path / "vforks.so", tmp_path / "begin"
+    source.write_text(VFORKS)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-w", "-pthread", "-o", library, source], check=True)
+    env = {"LD_PRELOAD": str(library), "VFORK": str(begin)}
+    with driver.Target(suite(), "steady", env=env) as target:
+        before = snapshot(target.pid)
+        target.go()
+        recorder = driver.Recorder(pollux, target.pid, trace)
+        begin.touch()
+        tasks, deadline = driver.Path(f"/proc/{target.pid}/task"), time.monotonic() + driver.TIMEOUT
+        while not any(") D " in (task / "stat").read_text() for task in tasks.iterdir()):
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        code, said = recorder.stop()
+        assert code == 0, said
+        after = snapshot(target.pid)
+        assert all(after[line] == content for line, content in before.items())
+        finish(target)
+
+
 def test_detach_without_memory(pollux, suite, trace):
     """pollux gets no more memory, and no thread, when it is to end: the program is restored all the same."""
     with driver.Target(suite(), "steady") as target:

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "base/units.h"
 #include "process/agent_mapping.h"
 #include "process/hooks.h"
 #include "process/inject.h"
@@ -2026,6 +2027,78 @@ static void test_stop_with_vfork(void **state)
 	process_close(&t.process);
 }
 
+/* Of two that can't stop, the first one goes on when it has: the other waits for what it does then. */
+static void *make_first_vfork(void *arg)
+{
+	pid_t pid = vfork();
+
+	if (pid == 0) {
+		shared->ready++;
+		while (!shared->futex)
+			usleep(500);
+		_exit(0);
+	}
+	waitpid(pid, NULL, 0);
+	take_turns((void *)(uintptr_t)&shared->signals);
+	return arg;
+}
+
+static void *make_second_vfork(void *arg)
+{
+	pid_t pid = vfork();
+
+	if (pid == 0) {
+		uint64_t until = clock_monotonic_ns() + 20 * NSEC_PER_SEC;
+
+		shared->ready++;
+		while (shared->signals < TURNS && !shared->wrong)
+			if (clock_monotonic_ns() > until)
+				shared->wrong = 1;
+			else
+				usleep(500);
+		_exit(0);
+	}
+	waitpid(pid, NULL, 0);
+	return wait_for_stop(arg);
+}
+
+static void test_late_one_by_one(void **state)
+{
+	struct stop_test t = {.process = PROCESS_INIT};
+	struct tracer *tracer;
+	int status;
+
+	(void)state;
+	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		pthread_t thread;
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		pthread_create(&thread, NULL, make_first_vfork, NULL);
+		while (shared->ready < 1)
+			usleep(500);
+		pthread_create(&thread, NULL, make_second_vfork, NULL);
+		wait_for_stop(NULL);
+		_exit(0);
+	}
+	while (shared->ready < 2)
+		usleep(1000);
+	assert_int_equal(process_open(pid, &t.process, &t.err), 0);
+	assert_int_equal(tracer_start(&tracer, &t.err), 0);
+	process_step_hook = note_interrupt;
+	tracer_call(tracer, stop_all, &t);
+	process_step_hook = NULL;
+	tracer_end(tracer);
+	assert_int_equal(t.rc, 0);
+	assert_int_equal(t.n_stopped, 3);
+	assert_int_equal(shared->wrong, 0);
+	shared->stop = 1;
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	process_close(&t.process);
+}
+
 /* The room that a list is to map may be the program's when the list comes there: that is not taken
  * for what the list has mapped, and stays as it is. */
 static int map_what_is_taken(void *arg)
@@ -2592,6 +2665,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_too_many_futures),
 		cmocka_unit_test(test_stop_all),
 		cmocka_unit_test(test_stop_with_vfork),
+		cmocka_unit_test(test_late_one_by_one),
 		cmocka_unit_test(test_room_is_taken),
 		cmocka_unit_test(test_held),
 		cmocka_unit_test(test_exec_before_detach),
