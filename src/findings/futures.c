@@ -42,6 +42,16 @@ static int on_future_end(void *ctx, struct tl_future *future)
 	return 0;
 }
 
+/* "recv" of "tokio::sync::mpsc::bounded::recv<u32>". */
+static const char *last_word(const char *name)
+{
+	const char *end = name + strcspn(name, "<"), *at = end;
+
+	while (at > name && at[-1] != ':')
+		at--;
+	return at;
+}
+
 /* What is made to be dropped: the other side of a select!. */
 static bool is_dropped_by_design(const char *name)
 {
@@ -50,7 +60,7 @@ static bool is_dropped_by_design(const char *name)
 					    "recv",	"Recv",	  "changed", "accept",	"Delay"};
 
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
-		if (strstr(name, parts[i]))
+		if (strstr(last_word(name), parts[i]))
 			return true;
 	return false;
 }

@@ -11,7 +11,8 @@
 /* ---- a task that wakes itself ---- */
 
 #define SPIN_POLLS 1000ull
-#define SPIN_SHARE 90 /* percent of the polls have a self-wake */
+#define SPIN_POLL_NS (20 * NSEC_PER_USEC) /* at that rate it does nothing else */
+#define SPIN_SHARE 90			  /* percent of the polls have a self-wake */
 
 struct spin_family {
 	enum trace_role role;
@@ -76,9 +77,11 @@ static int spin_on_task_begin(void *ctx, struct tl_task *task)
 
 static void find_spin(struct rule_state *st, uint32_t kind, const struct spin_family *f)
 {
-	uint64_t length = f->end_ns - f->begin_ns;
-	struct finding_draft *d = rule_finds(
-		st, finding_score(35, 50, f->poll_ns, rule_facts(st)->scope.length_ns, 0.5));
+	uint64_t length = f->end_ns - f->begin_ns, all_ns = rule_facts(st)->scope.length_ns;
+	/* By the CPU time that goes into its polls, or into what is around them. */
+	unsigned by_time = finding_score(35, 50, f->poll_ns, all_ns, 0.5);
+	unsigned by_rate = finding_score(35, 50, f->n_polls * SPIN_POLL_NS, all_ns, 1);
+	struct finding_draft *d = rule_finds(st, by_time > by_rate ? by_time : by_rate);
 	/* A window may have a wake whose poll ended before it. */
 	uint64_t n = f->n_self_polls < f->n_polls ? f->n_self_polls : f->n_polls;
 

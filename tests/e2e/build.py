@@ -147,6 +147,7 @@ AHEAD = [
     ("targets", "probes-async-std", "release release-lto", "suite"),
     ("targets", "async-std-1.12", "release-lto", "suite"),
     ("targets", "service-axum", "release-debug release", "service"),
+    ("targets", "incidents", "release-debug", "incidents"),
     ("targets", "spawns", "release-debug", "spawns_tokio spawns_async_task"),
     ("tree", "tokio-1.54", "release-debug", "tree places stuck crowd moment tangle"),
     ("tree", "tokio-1.54", "debug", "places moment"),

@@ -42,10 +42,11 @@ def test_open_at_the_end(pollux, suite, trace):
         waits = family(report, name)
         assert waits["never_polled"] == waits["tasks"] == 1
         assert waits["sched_delay_ns"]["max"] > second * 0.9, waits
-    text = driver.run(pollux, "report", trace).stdout
-    assert re.search(r"a task was ready but waited [\d.]+ s for a worker \(not polled by the end\)", text)
-    assert re.search(r"a blocking closure waited [\d.]+ s for a thread \(not started by the end\)", text)
-    assert re.search(r"2 tasks were spawned, but not polled by the end, for up to [\d.]+ s", text)
+    found = {f["rule"]: f["text"] for f in report["findings"]}
+    assert re.match(r"a task was ready but waited [\d.]+ s for a worker \(not polled by the end\)", found["delay"])
+    assert re.match(r"the blocking pool is full: a closure waited [\d.]+ s for a thread \(.*; 1 had none by the end\)",
+                    found["pool-full"])
+    assert re.match(r"2 tasks were spawned, but not polled by the end, for up to [\d.]+ s", found["never-polled"])
 
 
 def test_calls_open_at_the_end(pollux, suite, trace, tmp_path):
