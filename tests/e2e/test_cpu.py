@@ -44,9 +44,8 @@ def test_throttled(pollux, suite, trace, throttled):
     assert cpu["quota_ns"] == QUOTA_US * 1000 and cpu["period_ns"] == PERIOD_US * 1000
     assert 0 < cpu["throttled_periods"] <= cpu["periods"]
     assert cpu["throttled_ns"] > 0 and cpu["cgroup"] == str(throttled.parent)
-    text = driver.run(pollux, "report", trace).stdout
-    first = text.split("What stands out\n")[1].splitlines()[0]
-    assert first.startswith("  • the cgroup was throttled in ") and "quota 0.25 CPU" in first
+    (found,) = [f["text"] for f in driver.report(pollux, trace)["findings"] if f["rule"] == "throttled"]
+    assert found.startswith("the cgroup was throttled in ") and "quota 0.25 CPU" in found
 
 
 def test_cpu_time(pollux, suite, trace):
