@@ -51,6 +51,3 @@ bool name_is_own(const char *function, const char *libraries);
 
 /* Of one for which that is true its own function: "app::get" of both. NULL: out of memory; free() it. */
 char *name_own(const char *function, const char *libraries);
-
-/* Of one for which that is true its own function: "app::get" of both. NULL: out of memory; free() it. */
-char *name_own(const char *function, const char *libraries);

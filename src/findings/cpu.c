@@ -48,15 +48,14 @@ static uint64_t recorded_ns(const struct rule_state *st)
 	return totals->last_ns - totals->first_ns;
 }
 
-uint64_t rule_cpu_lacked_ns(const struct rule_state *st, uint32_t thread)
+uint64_t rule_process_lacked_ns(const struct rule_state *st, uint32_t process)
 {
 	const struct trace_reader *r = rule_facts(st)->reader;
-	const struct trace_thread *t = trace_reader_thread(r, thread);
 
-	for (uint32_t i = 0; t && i < trace_reader_n_cpus(r); i++) {
+	for (uint32_t i = 0; i < trace_reader_n_cpus(r); i++) {
 		const struct trace_cpu *c = trace_reader_cpu(r, i);
 
-		if (!c || c->process != t->process)
+		if (!c || c->process != process)
 			continue;
 		if (throttled(c))
 			return c->throttled_ns + c->run_delay_ns;
@@ -64,6 +63,13 @@ uint64_t rule_cpu_lacked_ns(const struct rule_state *st, uint32_t thread)
 			return c->run_delay_ns;
 	}
 	return 0;
+}
+
+uint64_t rule_cpu_lacked_ns(const struct rule_state *st, uint32_t thread)
+{
+	const struct trace_thread *t = trace_reader_thread(rule_facts(st)->reader, thread);
+
+	return t ? rule_process_lacked_ns(st, t->process) : 0;
 }
 
 bool rule_any_cpu_is_short(const struct rule_state *st)

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "findings/rule.h"
 
+#include "base/map.h"
 #include "base/vec.h"
+#include "timeline/moments.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -9,13 +11,15 @@
 
 /* Causes come before what they may explain: the order of equal scores. */
 static const struct finding_rule *const rules[] = {
-	&rule_events_lost,   &rule_nothing_polled, &rule_panicked,	 &rule_open_poll,
-	&rule_throttled,     &rule_no_cpu,	   &rule_pool_full,	 &rule_no_progress,
-	&rule_driver,	     &rule_long_polls,	   &rule_blocking_calls, &rule_slow_requests,
-	&rule_spin,	     &rule_convoy,	   &rule_growth,	 &rule_lifo_slot,
-	&rule_delay,	     &rule_never_polled,   &rule_dropped,	 &rule_herd,
-	&rule_imbalance,     &rule_in_place,	   &rule_chatty_pool,	 &rule_samples_lost,
-	&rule_spawns_unseen, &rule_short,
+	&rule_events_lost,    &rule_deadlock,	   &rule_stuck_poll,   &rule_pool_stuck,
+	&rule_lost_task,      &rule_descriptors,   &rule_overdue,      &rule_nothing_polled,
+	&rule_panicked,	      &rule_open_poll,	   &rule_throttled,    &rule_no_cpu,
+	&rule_pool_full,      &rule_no_progress,   &rule_driver,       &rule_long_polls,
+	&rule_blocking_calls, &rule_slow_requests, &rule_spin,	       &rule_convoy,
+	&rule_growth,	      &rule_kept,	   &rule_lifo_slot,    &rule_delay,
+	&rule_never_polled,   &rule_dropped,	   &rule_herd,	       &rule_imbalance,
+	&rule_in_place,	      &rule_chatty_pool,   &rule_samples_lost, &rule_spawns_unseen,
+	&rule_short,
 };
 #define N_RULES (sizeof(rules) / sizeof(rules[0]))
 
@@ -29,6 +33,7 @@ struct findings {
 	struct rule_state *states[N_RULES];
 	struct fan_out_sink sinks[N_RULES + 1];
 	size_t n_sinks;
+	struct map quiet;	   /* (kind, id) of living tasks without an event */
 	struct recent_wake *wakes; /* by serial, modulo N_RECENT_WAKES */
 	struct finding_draft **drafts;
 	size_t n_drafts;
@@ -72,7 +77,17 @@ static int on_loss(void *ctx, const struct tl_loss *loss)
 	return 0;
 }
 
+static int on_task_end(void *ctx, struct tl_task *task)
+{
+	struct findings *f = ctx;
+	bool quiet = !task->spawn_seen && !task->n_polls && !task->n_wakes &&
+		     task->outcome == TO_PENDING && tl_role_counts(task->role);
+
+	return quiet ? map_put(&f->quiet, task->kind, task->id, f) : 0;
+}
+
 static const struct timeline_sink facts_sink = {
+	.task_end = on_task_end,
 	.thread_end = on_thread_end,
 	.wake = on_wake,
 	.loss = on_loss,
@@ -109,9 +124,82 @@ uint32_t rule_count_workers(const struct rule_state *st, const uint32_t *threads
 	return count;
 }
 
+/* ---- moments ---- */
+
+uint32_t rule_moment_kind(const struct rule_moment *rm, const struct moment_task *t)
+{
+	return rm->kinds[t - rm->m.tasks];
+}
+
+bool rule_is_quiet(const struct rule_state *st, const struct rule_moment *rm,
+		   const struct moment_task *t)
+{
+	const struct findings *f = st->all;
+	uint32_t kind = rule_moment_kind(rm, t);
+
+	return kind != TRACE_KIND_NONE &&
+	       map_get(&f->quiet, kind, tl_moments_name(f->facts.reader, kind, t));
+}
+
+/* 1: it was read. */
+static int read_moment(struct findings *f, struct tl_moments *names, uint32_t process,
+		       enum moment_when when)
+{
+	struct findings_facts *facts = &f->facts;
+	struct rule_moment *rm;
+	int rc;
+
+	if (!GROW_ONE(facts->moments, facts->n_moments))
+		return -ENOMEM;
+	rm = &facts->moments[facts->n_moments];
+	*rm = (struct rule_moment){0};
+	rc = trace_reader_moment(facts->reader, process, when, &rm->m, NULL);
+	if (rc <= 0) {
+		moment_done(&rm->m);
+		return rc;
+	}
+	facts->n_moments++; /* findings_free() has it from here on */
+	rm->kinds = calloc(rm->m.n_tasks + 1, sizeof(*rm->kinds));
+	if (!rm->kinds)
+		return -ENOMEM;
+	for (size_t i = 0; i < rm->m.n_tasks; i++)
+		rm->kinds[i] = tl_moments_kind(names, facts->reader, process, rm->m.tasks[i].kind);
+	rc = graph_make(&rm->m, &rm->graph, NULL);
+	return rc < 0 ? rc : 1;
+}
+
+static int read_moments(struct findings *f)
+{
+	struct tl_moments names = {0};
+	int rc = 0;
+
+	for (uint32_t i = 0; i < trace_reader_n_processes(f->facts.reader) && rc >= 0; i++) {
+		rc = read_moment(f, &names, i, MOMENT_END);
+		if (rc == 0)
+			rc = read_moment(f, &names, i, MOMENT_START);
+	}
+	tl_moments_done(&names);
+	/* They have moved as the array grew. */
+	for (size_t i = 0; i < f->facts.n_moments; i++)
+		f->facts.moments[i].graph.moment = &f->facts.moments[i].m;
+	return rc < 0 ? rc : 0;
+}
+
+static void moments_free(struct findings_facts *facts)
+{
+	for (size_t i = 0; i < facts->n_moments; i++) {
+		graph_done(&facts->moments[i].graph);
+		moment_done(&facts->moments[i].m);
+		free(facts->moments[i].kinds);
+	}
+	free(facts->moments);
+	facts->moments = NULL;
+	facts->n_moments = 0;
+}
+
 /* ---- life ---- */
 
-struct findings *findings_new(const struct trace_reader *r, const char *const *own)
+struct findings *findings_new(struct trace_reader *r, const char *const *own)
 {
 	struct findings *f = calloc(1, sizeof(*f));
 
@@ -157,6 +245,8 @@ void findings_free(struct findings *f)
 	for (size_t i = 0; i < f->n_drafts; i++)
 		draft_free(f->drafts[i]);
 	free(f->drafts);
+	moments_free(&f->facts);
+	map_done(&f->quiet);
 	free(f->wakes);
 	free(f->facts.threads);
 	free(f);
@@ -267,6 +357,9 @@ static void link_causes(struct findings *f)
 		const char *effect, *causes[5];
 	} links[] = {
 		{"lifo-slot", {"throttled"}},
+		{"nothing-polled", {"deadlock", "stuck-poll", "pool-stuck", "lost-task"}},
+		{"overdue-timers", {"throttled", "stuck-poll", "open-poll", "long-polls"}},
+		{"no-progress", {"deadlock"}},
 		{"driver-stalled", {"throttled", "open-poll", "long-polls"}},
 		{"delay", {"throttled", "open-poll", "lifo-slot", "long-polls", "no-cpu"}},
 		{"never-polled", {"pool-full", "open-poll", "long-polls", "no-cpu"}},
@@ -297,12 +390,16 @@ static void link_causes(struct findings *f)
 int findings_judge(struct findings *f, const struct findings_scope *scope)
 {
 	f->facts.scope = *scope;
+	/* A window has neither end of the recording. */
+	if (!scope->filtered && read_moments(f) < 0)
+		return -ENOMEM;
 	for (size_t i = 0; i < N_RULES; i++) {
 		int r = rules[i]->judge(f->states[i]);
 
 		if (r < 0)
 			return r;
 	}
+	moments_free(&f->facts);
 	link_causes(f);
 	for (size_t i = 0; i < f->n_drafts; i++) {
 		struct finding_draft *d = f->drafts[i];
@@ -409,7 +506,7 @@ bool say_place(const struct rule_state *st, struct buf *out, uint64_t place)
 }
 
 /* Sources that are not the program's: of a registry, a git dependency, the standard library. */
-static bool is_own_file(const char *file)
+bool rule_is_own_file(const char *file)
 {
 	static const char *const others[] = {"/registry/src/", "/git/checkouts/", "/rustc/",
 					     "/rustlib/src/",  "/library/std/",	  "/library/core/"};
@@ -431,7 +528,7 @@ bool say_stack(const struct rule_state *st, struct buf *out, uint64_t stack)
 		const struct trace_frame *f = s ? trace_reader_frame(r, s->frame) : NULL;
 
 		if (f && f->function && *f->function && f->file) {
-			if (is_own_file(f->file)) {
+			if (rule_is_own_file(f->file)) {
 				best = f;
 				break;
 			}

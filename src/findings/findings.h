@@ -56,7 +56,7 @@ struct findings_scope {
 };
 
 /* `own`: as for trace_reader_own_place(). The reader and `own` must outlive it. NULL: out of memory. */
-struct findings *findings_new(const struct trace_reader *r, const char *const *own);
+struct findings *findings_new(struct trace_reader *r, const char *const *own);
 void findings_free(struct findings *f);
 
 /* The sinks that have to see the replay, valid as long as the findings; *ret_n of them. None uses a

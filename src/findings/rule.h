@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "findings/findings.h"
+#include "moment/graph.h"
 
 /* A rule's state begins with it. */
 struct rule_state {
@@ -38,6 +39,9 @@ extern const struct finding_rule rule_spin, rule_herd;
 extern const struct finding_rule rule_driver, rule_lifo_slot, rule_imbalance, rule_nothing_polled;
 /* delays.c */
 extern const struct finding_rule rule_delay, rule_never_polled;
+/* moments.c */
+extern const struct finding_rule rule_deadlock, rule_lost_task, rule_stuck_poll, rule_pool_stuck,
+	rule_overdue, rule_kept, rule_descriptors;
 /* requests.c */
 extern const struct finding_rule rule_slow_requests;
 /* pool.c */
@@ -51,25 +55,44 @@ extern const struct finding_rule rule_dropped;
 
 /* ---- facts that the rules share, known when they judge ---- */
 
+/* A process's moment of the end, or else of the start, and who waits for whom there. */
+struct rule_moment {
+	struct trace_moment m;
+	struct graph graph;
+	uint32_t *kinds; /* by task: the kind in the trace, TRACE_KIND_NONE: it has none */
+};
+
 struct findings_facts {
-	const struct trace_reader *reader;
+	struct trace_reader *reader;
 	struct findings_scope scope;
 	struct tl_thread *threads; /* all that were seen */
 	size_t n_threads, cap_threads;
 	uint64_t worker_ns, busy_ns; /* of the workers */
 	uint32_t n_workers;
 	uint64_t n_lost;
+	struct rule_moment *moments;
+	size_t n_moments;
 };
 
 const struct findings_facts *rule_facts(const struct rule_state *st);
 bool rule_is_worker(const struct rule_state *st, uint32_t thread);
 /* How many of these are. */
 uint32_t rule_count_workers(const struct rule_state *st, const uint32_t *threads, size_t n);
-/* For how long the threads of its process were ready and had no CPU, or were throttled, all
+/* For how long the threads of a thread's process, or of a process, were ready and had no CPU, or were throttled, all
  * together, where that is much; else 0. */
 uint64_t rule_cpu_lacked_ns(const struct rule_state *st, uint32_t thread);
+uint64_t rule_process_lacked_ns(const struct rule_state *st, uint32_t process);
 /* Whether that of any process lacked. */
 bool rule_any_cpu_is_short(const struct rule_state *st);
+
+/* Of a moment's task; TRACE_KIND_NONE: the trace has none. */
+uint32_t rule_moment_kind(const struct rule_moment *rm, const struct moment_task *t);
+/* Whether it is alive and had no event in the whole recording. */
+bool rule_is_quiet(const struct rule_state *st, const struct rule_moment *rm,
+		   const struct moment_task *t);
+/* Whether a source file is the program's own: not of a registry, a git dependency or the standard
+ * library. */
+bool rule_is_own_file(const char *file);
 
 /* A wake by its serial, where it is not too long ago; NULL. */
 struct recent_wake {

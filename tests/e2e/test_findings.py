@@ -21,7 +21,7 @@ TROUBLES = {
     "driver": ("long-polls", r"reindex held its thread"),
     "coop": ("long-polls", r"count_events held its thread for 1"),
     "lifo": ("long-polls", r"decoder held its thread in \d+ polls of 1"),
-    "futurelock": ("no-progress", r"tasks of .*request wait for .*mutex.* at src/futurelock.rs:\d+ "),
+    "futurelock": ("deadlock", r"DEADLOCK: task \d+ .*saga waits for Mutex::lock at src/futurelock.rs:\d+ "),
     "rwlock": ("no-progress", r"tasks of .*get wait for .*rwlock.* at src/rwlock.rs:\d+ "),
     "leak": ("no-progress", r"tasks of .*watch_session wait for .*Notified at src/leak.rs:\d+ "),
     "pool_dead": ("pool-full", r"21 had none by the end\); its 8 threads were mostly in .*futex"),
@@ -32,6 +32,15 @@ TROUBLES = {
     "recv": ("open-poll", r"scheduler \(task \d+\) has been in one poll for .* in futex"),
     "panic": ("panicked", r"1 task panicked: .*flush_metrics, task \d+ at "),
 }
+# The same, recorded when the trouble has set in, and nothing happens any more
+LATE = {
+    "mutex_block_on": ("stuck-poll", r"in a poll of task \d+ .*flusher since before the recording: futex at "
+                                     r"src/mutex_block_on.rs:\d+ "),
+    "recv": ("stuck-poll", r"in a poll of task \d+ .*scheduler since before the recording: futex at src/recv.rs:\d+ "),
+    "pool_dead": ("pool-stuck", r"8 closures run, the first of .* \(futex at src/pool_dead.rs:\d+ .*scan_file\); 21 "
+                                r"wait for a thread"),
+    "join_set": ("kept-tasks", r"\d+ tasks of .*serve_rpc have ended, but are kept by join handles"),
+}
 # Their trouble is CPU time: where there is none it may be the machine's.
 COMPUTES = {"driver", "coop", "lifo"}
 SECONDS = {"panic": 3, "recv": 3, "rwlock": 4, "driver": 4, "coop": 3.5}
@@ -40,13 +49,13 @@ SECONDS = {"panic": 3, "recv": 3, "rwlock": 4, "driver": 4, "coop": 3.5}
 @pytest.fixture(scope="module")
 def recorded(pollux, suite, tmp_path_factory):
     """recorded(PROGRAM, OPTION...): the report of its first seconds, as JSON and as text."""
-    def record(command, *options):
+    def record(command, *options, late=0.0):
         name, *args = command.split()
         program = suite("incidents", "release-debug", "incidents")
         trace = tmp_path_factory.mktemp("findings") / f"{name}.plx"
         process = subprocess.Popen([program, name, *args], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            time.sleep(0.3)
+            time.sleep(0.3 + late)
             driver.run(pollux, "record", "-p", str(process.pid), "-d", str(SECONDS.get(name, 2.5)), "-o", trace,
                        *options)
             assert process.poll() is None, "the program should live on"
@@ -74,6 +83,17 @@ def test_trouble(recorded, program):
     assert re.search(says, first["text"]), first["text"]
     assert first["score"] >= WARNING and first["advice"]
     assert "What stands out" in text and first["text"][:60] in " ".join(text.split())
+
+
+@pytest.mark.parametrize("program", LATE)
+def test_late(recorded, program):
+    """What hangs already has no event: its memory says where it hangs."""
+    rule, says = LATE[program]
+    report, text = recorded(program, late=3.2)
+    (first, *_) = of_the_program(report)
+    assert first["rule"] == rule, [(f["rule"], f["score"], f["text"]) for f in report["findings"]]
+    assert re.search(says, first["text"]), first["text"]
+    assert first["score"] >= WARNING and first["text"][:60] in " ".join(text.split())
 
 
 def test_dropped(recorded):

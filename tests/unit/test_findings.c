@@ -225,7 +225,7 @@ static char *judged(struct recording *rec, const struct replay_filter *filter)
 		buf_char(&log, '\n');
 	}
 	buf_str(&log, "");
-	assert_int_equal(findings_n_checks(f), 26);
+	assert_int_equal(findings_n_checks(f), 33);
 	findings_free(f);
 	trace_reader_free(reader);
 	unlink(path);

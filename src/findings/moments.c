@@ -1,0 +1,472 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * What the memory of the process proves at the end of a recording, or else at its start: deadlocks,
+ * polls that began before and go on, timers that are overdue, tasks that are done and kept.
+ */
+#include "findings/rule.h"
+
+#include "base/map.h"
+#include "base/syscalls.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OVERDUE_NS (50 * NSEC_PER_MSEC)
+#define KEPT_TASKS 100
+#define QUEUED_CLOSURES 3
+#define MOST_FINDINGS 3
+
+static int skip_without_moment(struct rule_state *st)
+{
+	return rule_skips(st, "the recording has no moment of the program's memory (--no-snapshot, "
+			      "or it could not be read)");
+}
+
+/* "task 12 app::serve" */
+static void say_moment_task(struct buf *out, const struct moment_task *t)
+{
+	buf_printf(out, "task %llu ", (unsigned long long)(t->id ? t->id : t->addr));
+	text_safe(out, t->kind->name);
+}
+
+static bool in_library(const char *file)
+{
+	return !rule_is_own_file(file ? file : "");
+}
+
+/* The leaf that a task waits for, and the innermost await point of the program's own around it. */
+static const struct await_node *find_leaf(const struct await_node *n, const struct await_node **own)
+{
+	if (n->state == AS_DONE || n->state == AS_DISABLED || n->state == AS_ASLEEP)
+		return NULL;
+	if (n->kind == AN_ASYNC && n->file && !in_library(n->file))
+		*own = n;
+	if (n->kind == AN_LEAF)
+		return n;
+	for (size_t i = 0; i < n->n_children; i++) {
+		const struct await_node *leaf = find_leaf(n->children[i], own);
+
+		if (leaf)
+			return leaf;
+	}
+	return NULL;
+}
+
+/* " at src/main.rs:12 app::serve" */
+static void say_at(struct buf *out, const char *file, uint32_t line, const char *function)
+{
+	buf_str(out, " at ");
+	trace_place_text(out, &(struct trace_place){.function = function ? function : "",
+						    .file = file ? file : "",
+						    .line = line});
+}
+
+/* "futex, at src/main.rs:12 app::flush" of what a thread does; false: it is in no system call. */
+static bool say_call(struct buf *out, const struct moment_thread *t)
+{
+	const char *call = t->call ? syscall_name(t->call - 1) : NULL;
+
+	if (!t->call)
+		return false;
+	buf_str(out, call ? call : "a system call");
+	for (size_t i = 0; i < t->n_frames; i++) {
+		const struct moment_frame *f = &t->frames[i];
+
+		if (!f->line || in_library(f->file))
+			continue;
+		say_at(out, f->file, f->line, f->function);
+		break;
+	}
+	return true;
+}
+
+static const struct moment_thread *thread_of(const struct trace_moment *m,
+					     const struct moment_task *t)
+{
+	bool runs = t->state == IS_RUNNING || t->state == IS_WOKEN_RUNNING;
+
+	return runs && t->thread && t->thread <= m->n_threads ? &m->threads[t->thread - 1] : NULL;
+}
+
+/* ---- deadlocks ---- */
+
+static int find_deadlock(struct rule_state *st, const struct rule_moment *rm,
+			 const struct graph_cycle *c)
+{
+	struct finding_draft *d = rule_finds(st, 97);
+
+	if (!d)
+		return 0;
+	buf_str(&d->text, "DEADLOCK: ");
+	for (size_t i = 0; i < c->n && i < 4; i++) {
+		const struct moment_task *t = &rm->m.tasks[c->tasks[i]];
+		const struct await_node *own = NULL;
+
+		buf_str(&d->text, i ? ", for which " : "");
+		say_moment_task(&d->text, t);
+		buf_str(&d->text, " waits for ");
+		text_safe(&d->text, c->leaves[i]->name ? c->leaves[i]->name : "?");
+		if (t->tree && find_leaf(t->tree, &own) && own)
+			say_at(&d->text, own->file, own->line, own->name);
+		if (c->n == 1)
+			buf_str(&d->text, ", which it holds itself");
+		else if (i == c->n - 1)
+			buf_str(&d->text, ", which the first one holds");
+		else
+			buf_str(&d->text, ", held by the next one");
+	}
+	if (c->n > 4)
+		buf_printf(&d->text, ", and %zu more", c->n - 4);
+	d->f.kind = rule_moment_kind(rm, &rm->m.tasks[c->tasks[0]]);
+	return 0;
+}
+
+static int judge_deadlock(struct rule_state *st)
+{
+	const struct findings_facts *facts = rule_facts(st);
+
+	if (!facts->n_moments)
+		return skip_without_moment(st);
+	for (size_t i = 0; i < facts->n_moments; i++)
+		for (size_t k = 0; k < facts->moments[i].graph.n_cycles && k < MOST_FINDINGS; k++)
+			find_deadlock(st, &facts->moments[i], &facts->moments[i].graph.cycles[k]);
+	return 0;
+}
+
+const struct finding_rule rule_deadlock = {
+	.name = "deadlock",
+	.title = "a deadlock",
+	.advice = "take the locks in one order, and hold none over an await that needs another",
+	.state_bytes = sizeof(struct rule_state),
+	.judge = judge_deadlock,
+};
+
+static int judge_lost_task(struct rule_state *st)
+{
+	const struct findings_facts *facts = rule_facts(st);
+
+	if (!facts->n_moments)
+		return skip_without_moment(st);
+	for (size_t i = 0; i < facts->n_moments; i++) {
+		const struct graph *g = &facts->moments[i].graph;
+		const struct moment_task *t;
+		struct finding_draft *d;
+
+		if (!g->n_lost)
+			continue;
+		t = &facts->moments[i].m.tasks[g->lost[0].task];
+		d = rule_finds(st, finding_score(70, 20, g->n_lost, 10, 1));
+		if (!d)
+			return 0;
+		say_moment_task(&d->text, t);
+		buf_str(&d->text, " can never run again: ");
+		text_safe(&d->text, g->lost[0].proof);
+		if (g->n_lost > 1) {
+			buf_str(&d->text, "; so can ");
+			say_count(&d->text, g->n_lost - 1, "other task", "other tasks");
+		}
+		d->f.kind = rule_moment_kind(&facts->moments[i], t);
+	}
+	return 0;
+}
+
+const struct finding_rule rule_lost_task = {
+	.name = "lost-task",
+	.title = "tasks that nothing can wake",
+	.advice = "a future that returns Pending must keep the waker that it was polled with",
+	.state_bytes = sizeof(struct rule_state),
+	.judge = judge_lost_task,
+};
+
+/* ---- polls from before, which go on ---- */
+
+static int find_stuck_poll(struct rule_state *st, const struct rule_moment *rm,
+			   const struct moment_task *t, const struct moment_thread *thread)
+{
+	struct finding_draft *d = rule_finds(st, 96);
+
+	if (!d)
+		return 0;
+	buf_printf(&d->text, "thread %u", thread->tid);
+	if (thread->name && *thread->name) {
+		buf_str(&d->text, " (");
+		text_safe(&d->text, thread->name);
+		buf_char(&d->text, ')');
+	}
+	buf_str(&d->text, " has been in a poll of ");
+	say_moment_task(&d->text, t);
+	buf_str(&d->text, " since before the recording: ");
+	say_call(&d->text, thread);
+	d->f.kind = rule_moment_kind(rm, t);
+	return 0;
+}
+
+/* A task that runs when the recording ends, and had no event in all of it, has been in that poll all
+ * the time. */
+static int judge_stuck_poll(struct rule_state *st)
+{
+	const struct findings_facts *facts = rule_facts(st);
+	unsigned n = 0;
+
+	if (!facts->n_moments)
+		return skip_without_moment(st);
+	if (rule_lacks_events(st))
+		return 0;
+	for (size_t i = 0; i < facts->n_moments; i++) {
+		const struct rule_moment *rm = &facts->moments[i];
+
+		for (size_t k = 0; k < rm->m.n_tasks && n < MOST_FINDINGS; k++) {
+			const struct moment_task *t = &rm->m.tasks[k];
+			const struct moment_thread *thread = thread_of(&rm->m, t);
+
+			if (t->kind->role != TR_TASK || !thread || !thread->call ||
+			    !rule_is_quiet(st, rm, t))
+				continue;
+			find_stuck_poll(st, rm, t, thread);
+			n++;
+		}
+	}
+	return 0;
+}
+
+const struct finding_rule rule_stuck_poll = {
+	.name = "stuck-poll",
+	.title = "a poll from before the recording that goes on",
+	.advice = "what blocks there needs another thread, or the runtime's own lock, channel or "
+		  "call",
+	.state_bytes = sizeof(struct rule_state),
+	.judge = judge_stuck_poll,
+};
+
+/* ---- the blocking pool, stuck since before ---- */
+
+static int judge_pool_stuck(struct rule_state *st)
+{
+	const struct findings_facts *facts = rule_facts(st);
+
+	if (!facts->n_moments)
+		return skip_without_moment(st);
+	if (rule_lacks_events(st))
+		return 0;
+	for (size_t i = 0; i < facts->n_moments; i++) {
+		const struct rule_moment *rm = &facts->moments[i];
+		const struct moment_task *first = NULL, *waits = NULL;
+		size_t n_run = 0, n_wait = 0;
+
+		for (size_t k = 0; k < rm->m.n_tasks; k++) {
+			const struct moment_task *t = &rm->m.tasks[k];
+
+			if (t->kind->role != TR_BLOCKING || !rule_is_quiet(st, rm, t))
+				continue;
+			if (thread_of(&rm->m, t)) {
+				n_run++;
+				first = first ? first : t;
+			} else if (t->state == IS_SCHEDULED) {
+				n_wait++;
+				waits = waits ? waits : t;
+			}
+		}
+		if (!n_run || n_wait < QUEUED_CLOSURES)
+			continue;
+		struct finding_draft *d = rule_finds(st, 94);
+
+		if (!d)
+			return 0;
+		buf_str(&d->text, "the blocking pool is full since before the recording: ");
+		say_count(&d->text, n_run, "closure runs, of ", "closures run, the first of ");
+		text_safe(&d->text, first->kind->name);
+		buf_str(&d->text, " (");
+		if (!say_call(&d->text, thread_of(&rm->m, first)))
+			buf_str(&d->text, "on the CPU");
+		buf_str(&d->text, "); ");
+		say_count(&d->text, n_wait, "waits for a thread",
+			  "wait for a thread, the first of ");
+		if (n_wait > 1)
+			text_safe(&d->text, waits->kind->name);
+		d->f.kind = rule_moment_kind(rm, first);
+	}
+	return 0;
+}
+
+const struct finding_rule rule_pool_stuck = {
+	.name = "pool-stuck",
+	.title = "a blocking pool that is stuck",
+	.advice = "closures must not wait for others of the same pool: give one of them threads of "
+		  "its "
+		  "own",
+	.state_bytes = sizeof(struct rule_state),
+	.judge = judge_pool_stuck,
+};
+
+/* ---- timers ---- */
+
+static int judge_overdue(struct rule_state *st)
+{
+	const struct findings_facts *facts = rule_facts(st);
+
+	if (!facts->n_moments)
+		return skip_without_moment(st);
+	for (size_t i = 0; i < facts->n_moments; i++) {
+		const struct rule_moment *rm = &facts->moments[i];
+		const struct await_node *worst_own = NULL;
+		const struct moment_task *worst = NULL;
+		uint64_t late = 0, n = 0;
+
+		for (size_t k = 0; k < rm->m.n_tasks; k++) {
+			const struct moment_task *t = &rm->m.tasks[k];
+			const struct await_node *own = NULL, *leaf;
+
+			if (t->state != IS_IDLE || !t->tree || !rm->m.now_ns)
+				continue;
+			leaf = find_leaf(t->tree, &own);
+			if (!leaf || leaf->wait != AW_SLEEP || !leaf->value ||
+			    rm->m.now_ns < leaf->value + OVERDUE_NS)
+				continue;
+			n++;
+			if (rm->m.now_ns - leaf->value <= late)
+				continue;
+			late = rm->m.now_ns - leaf->value;
+			worst = t;
+			worst_own = own;
+		}
+		if (!worst || late <= rule_process_lacked_ns(st, rm->m.process))
+			continue;
+		struct finding_draft *d =
+			rule_finds(st, finding_score(55, 30, late, NSEC_PER_SEC, 1));
+
+		if (!d)
+			return 0;
+		say_count(&d->text, n, "timer is overdue by ", "timers are overdue, the first by ");
+		text_duration(&d->text, late);
+		buf_str(&d->text, ", that of ");
+		say_moment_task(&d->text, worst);
+		if (worst_own)
+			say_at(&d->text, worst_own->file, worst_own->line, worst_own->name);
+		buf_str(&d->text, ": no worker looks at timers");
+		d->f.kind = rule_moment_kind(rm, worst);
+	}
+	return 0;
+}
+
+const struct finding_rule rule_overdue = {
+	.name = "overdue-timers",
+	.title = "timers that are overdue",
+	.advice = "find the worker that should look at timers: it is in a poll that does not end",
+	.state_bytes = sizeof(struct rule_state),
+	.judge = judge_overdue,
+};
+
+/* ---- finished, and kept ---- */
+
+struct kept_kind {
+	const struct moment_task *first;
+	uint64_t n;
+};
+
+static int most_kept(const void *a, const void *b)
+{
+	const struct kept_kind *x = *(struct kept_kind *const *)a;
+	const struct kept_kind *y = *(struct kept_kind *const *)b;
+
+	if (x->n != y->n)
+		return x->n > y->n ? -1 : 1;
+	return (x->first > y->first) - (x->first < y->first);
+}
+
+static int find_kept(struct rule_state *st, const struct rule_moment *rm)
+{
+	struct map kinds = {0};
+	struct kept_kind **sorted;
+	int rc = 0;
+
+	for (size_t k = 0; k < rm->m.n_tasks && rc == 0; k++) {
+		const struct moment_task *t = &rm->m.tasks[k];
+		struct kept_kind *kept;
+
+		if (t->state != IS_DONE || !t->join_interest)
+			continue;
+		kept = map_get_or_new(&kinds, (uintptr_t)t->kind, 0, sizeof(*kept));
+		rc = kept ? 0 : -ENOMEM;
+		if (kept && !kept->n++)
+			kept->first = t;
+	}
+	sorted = kinds.n && rc == 0 ? map_sorted(&kinds, most_kept) : NULL;
+	if (sorted && sorted[0]->n > KEPT_TASKS) {
+		const struct moment_task *t = sorted[0]->first;
+		struct finding_draft *d =
+			rule_finds(st, finding_score(50, 25, sorted[0]->n, 2000, 1));
+
+		if (d) {
+			say_count(&d->text, sorted[0]->n, "task of ", "tasks of ");
+			text_safe(&d->text, t->kind->name);
+			buf_str(&d->text,
+				" have ended, but are kept by join handles that nobody asks");
+			if (t->kind->site && *t->kind->site) {
+				buf_str(&d->text, " (spawned at ");
+				text_safe(&d->text, t->kind->site);
+				buf_char(&d->text, ')');
+			}
+			d->f.kind = rule_moment_kind(rm, t);
+		}
+	}
+	free(sorted);
+	map_free(&kinds, free);
+	return rc;
+}
+
+static int judge_kept(struct rule_state *st)
+{
+	const struct findings_facts *facts = rule_facts(st);
+
+	if (!facts->n_moments)
+		return skip_without_moment(st);
+	for (size_t i = 0; i < facts->n_moments; i++) {
+		int rc = find_kept(st, &facts->moments[i]);
+
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+const struct finding_rule rule_kept = {
+	.name = "kept-tasks",
+	.title = "tasks that ended, but are kept",
+	.advice = "join them as they end (JoinSet::join_next), or drop their handles",
+	.state_bytes = sizeof(struct rule_state),
+	.judge = judge_kept,
+};
+
+/* ---- descriptors ---- */
+
+static int judge_descriptors(struct rule_state *st)
+{
+	const struct findings_facts *facts = rule_facts(st);
+
+	if (!facts->n_moments)
+		return skip_without_moment(st);
+	for (size_t i = 0; i < facts->n_moments; i++) {
+		const struct trace_moment *m = &facts->moments[i].m;
+		struct finding_draft *d;
+
+		if (!m->max_descriptors || m->n_descriptors * 100 < m->max_descriptors * 95)
+			continue;
+		d = rule_finds(st, 88);
+		if (!d)
+			return 0;
+		text_exact(&d->text, m->n_descriptors);
+		buf_str(&d->text, " of ");
+		say_count(&d->text, m->max_descriptors, "descriptor is", "descriptors are");
+		buf_str(&d->text, " open: accept, connect and open fail soon (EMFILE)");
+	}
+	return 0;
+}
+
+const struct finding_rule rule_descriptors = {
+	.name = "descriptors",
+	.title = "no descriptors left",
+	.advice = "raise the limit (ulimit -n), and close what is not used any more",
+	.state_bytes = sizeof(struct rule_state),
+	.judge = judge_descriptors,
+};
