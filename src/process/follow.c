@@ -162,6 +162,17 @@ static bool spends_time(struct follow *f)
 	return ++f->n_signals > MAX_SIGNALS;
 }
 
+/* It may have been killed meanwhile: then its end is what comes next. What can't be resumed otherwise is
+ * not left standing: the tracer, which it loses, ends. */
+static bool has_resumed(struct follow *f, bool resumed, int signal)
+{
+	if (resumed || errno == ESRCH)
+		return true;
+	ptrace(PTRACE_DETACH, f->pid, 0, (long)signal);
+	f->state = FOLLOW_LOST;
+	return false;
+}
+
 /* What a stop means; false: nothing more is to be waited for. */
 static bool handle_stop(struct follow *f, int status)
 {
@@ -172,7 +183,7 @@ static bool handle_stop(struct follow *f, int status)
 		return false;
 	}
 	if (event == PTRACE_EVENT_STOP && signal != SIGTRAP)
-		return ptrace(PTRACE_LISTEN, f->pid, 0, 0) == 0 || errno == ESRCH;
+		return has_resumed(f, ptrace(PTRACE_LISTEN, f->pid, 0, 0) == 0, 0);
 	bool call = !event && signal == (SIGTRAP | 0x80);
 	if (call || event)
 		signal = 0;
@@ -181,8 +192,7 @@ static bool handle_stop(struct follow *f, int status)
 		f->state = FOLLOW_LOST;
 		return false;
 	}
-	/* It may have been killed meanwhile: then its end is what comes next. */
-	return resume(f, signal) == 0 || errno == ESRCH;
+	return has_resumed(f, resume(f, signal) == 0, signal);
 }
 
 /* A thread or child that it has made with CLONE_PTRACE, so that its tracer has that, too. */

@@ -173,6 +173,19 @@ static void pause_in_loop(unsigned round)
 	nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
 }
 
+/* The last end that was taken: tid << 32 | waitpid's status. */
+static _Atomic uint64_t last_end;
+
+bool thread_end_taken(pid_t tid, int *ret_status)
+{
+	uint64_t end = last_end;
+
+	if (end >> 32 != (uint64_t)tid)
+		return false;
+	*ret_status = (int)(uint32_t)end;
+	return true;
+}
+
 int thread_wait(pid_t tid, uint64_t timeout_ns, int *ret_status)
 {
 	uint64_t until = clock_monotonic_ns() + timeout_ns;
@@ -180,8 +193,11 @@ int thread_wait(pid_t tid, uint64_t timeout_ns, int *ret_status)
 	for (unsigned round = 0;; round++) {
 		pid_t got = waitpid(tid, ret_status, __WALL | __WNOTHREAD | WNOHANG);
 
-		if (got == tid)
+		if (got == tid) {
+			if (!WIFSTOPPED(*ret_status))
+				last_end = (uint64_t)tid << 32 | (uint32_t)*ret_status;
 			return 0;
+		}
 		if (got < 0 && errno != EINTR)
 			return -errno;
 		if (clock_monotonic_ns() > until)

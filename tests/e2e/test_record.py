@@ -620,6 +620,23 @@ def test_pollux_is_killed_while_it_prepares_what_was_executed(pollux, suite, tmp
     assert driver.report(pollux, tmp_path / "x.plx")["tasks"]["spawned"] == 500
 
 
+@pytest.mark.parametrize("what", ["KILL_AT", "FAIL_AT"])
+def test_a_call_fails_while_what_was_executed_is_prepared(pollux, suite, tmp_path, all_of_it, what):
+    """Of its calls of ptrace one fails, or the program is killed in it: pollux ends as soon as the program has, and
+    says how that was."""
+    library = build.compile_c(build.TARGETS / "die_at_ptrace.c", "die_at_ptrace.so", "-shared", "-fPIC")
+    program = suite("smol-2.0")
+    killed = 0
+    for at in range(1, 400, 1 if all_of_it else 15):
+        result = driver.run(pollux, "record", "-o", tmp_path / "x.plx", "--", "sh", "-c", f"exec {program} executor",
+                            env={**os.environ, "LD_PRELOAD": str(library), what: str(at)})
+        if '{"truth"' in result.stdout:
+            continue
+        assert what == "KILL_AT" and result.returncode == 128 + signal.SIGKILL, (at, result.returncode, result.stderr)
+        killed += 1
+    assert killed > 5 or what == "FAIL_AT"
+
+
 def test_pollux_is_killed_while_it_looks_at_what_was_executed(pollux, suite, tmp_path):
     """The program is stopped meanwhile, and continues then."""
     program = suite(profile="debug")

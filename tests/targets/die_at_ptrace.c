@@ -3,6 +3,7 @@
  * To be preloaded into pollux: ends it by SIGKILL after its call number $DIE_AT of ptrace(), counted
  * from where it follows a program or sends a thread on a remote call. Or after it has sent the thread,
  * to which it gives the signal $WITH_SIGNAL. Or it kills the process $KILL when it has mapped its memory.
+ * Or it kills what is traced after that call number $KILL_AT. Or that call number $FAIL_AT fails, by EIO.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -16,20 +17,34 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+static int number(const char *name)
+{
+	const char *text = getenv(name);
+
+	return text && !strcmp(program_invocation_short_name, "pollux") ? atoi(text) : 0;
+}
+
 long ptrace(enum __ptrace_request request, ...)
 {
 	static atomic_int n_calls;
-	const char *die_at = getenv("DIE_AT");
-	int at = die_at && !strcmp(program_invocation_short_name, "pollux") ? atoi(die_at) : 0;
+	int at = number("DIE_AT"), kill_at = number("KILL_AT"), fail_at = number("FAIL_AT");
 	int call = n_calls || request == PTRACE_SETOPTIONS ? ++n_calls : 0;
 	va_list args;
 
 	va_start(args, request);
 	long pid = va_arg(args, long), addr = va_arg(args, long), data = va_arg(args, long);
 	va_end(args);
+	if (call && call == fail_at) {
+		errno = EIO;
+		return -1;
+	}
 	long rc = syscall(SYS_ptrace, request, pid, addr, data);
 	if (call && call == at)
 		kill(getpid(), SIGKILL);
+	if (call && call == kill_at) {
+		kill((pid_t)pid, SIGKILL);
+		usleep(5000); /* it has ended when pollux waits for it */
+	}
 	if (request == PTRACE_SETREGS && getenv("WITH_SIGNAL")) {
 		syscall(SYS_tkill, pid, atoi(getenv("WITH_SIGNAL")));
 		kill(getpid(), SIGKILL);

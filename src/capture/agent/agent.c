@@ -28,6 +28,7 @@
 #include "process/follow.h"
 #include "process/process.h"
 #include "process/find_processes.h"
+#include "process/threads.h"
 
 #include <errno.h>
 #include <linux/futex.h>
@@ -530,9 +531,15 @@ static bool reap_child(struct capture *c)
 
 	if (state == FOLLOW_ENDED || state == FOLLOW_LOST)
 		stop_following(c);
-	if (!c->follow && c->child > 0 && waitpid(c->child, &status, WNOHANG) == c->child) {
-		c->exit_status = status;
-		c->child = 0;
+	if (!c->follow && c->child > 0) {
+		pid_t got = waitpid(c->child, &status, WNOHANG);
+		/* A tracer has waited for its end, if it ended while it was stopped. */
+		bool taken = got < 0 && errno == ECHILD;
+
+		if (got == c->child || (taken && thread_end_taken(c->child, &status)))
+			c->exit_status = status;
+		if (got == c->child || taken)
+			c->child = 0;
 	}
 	return c->child <= 0;
 }
