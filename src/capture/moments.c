@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/map.h"
+#include "base/text.h"
 #include "base/vec.h"
 #include "binary/names.h"
 #include "process/process.h"
@@ -83,13 +84,6 @@ static void cover(struct moments *m, const struct telling *t, uint64_t seen, uin
 
 /* ---- places ---- */
 
-/* Not the program's own: from a registry, from git, the standard library. */
-static bool in_library(const char *file)
-{
-	return strstr(file, "/registry/src/") || strstr(file, "/git/checkouts/") ||
-	       !strncmp(file, "/rustc/", 7) || strstr(file, "/lib/rustlib/");
-}
-
 /* The place of an await point within another place: 1 + its index in the trace. */
 static int write_place(struct moments *m, uint32_t process, const struct await_node *n,
 		       uint32_t outer, uint32_t *ret_place)
@@ -103,7 +97,7 @@ static int write_place(struct moments *m, uint32_t process, const struct await_n
 		.line = n->line,
 		.awaits = awaited->kind == AN_BRANCH || !full ? awaited->name : full,
 		.flags = (awaited->kind == AN_BRANCH ? TRACE_PLACE_BRANCHES : 0) |
-			 (in_library(n->file) ? 0 : TRACE_PLACE_OWN),
+			 (text_library_file(n->file) ? 0 : TRACE_PLACE_OWN),
 		.outer = outer,
 	};
 	uint64_t hash = hash_string(

@@ -505,43 +505,30 @@ bool say_place(const struct rule_state *st, struct buf *out, uint64_t place)
 	return p;
 }
 
-/* Sources that are not the program's: of a registry, a git dependency, the standard library. */
-bool rule_is_own_file(const char *file)
+/* The innermost one that is Rust: C below it says no more than the name of the call. */
+static const struct trace_frame *rust_frame(const struct trace_reader *r, uint64_t stack)
 {
-	static const char *const others[] = {"/registry/src/", "/git/checkouts/", "/rustc/",
-					     "/rustlib/src/",  "/library/std/",	  "/library/core/"};
+	for (unsigned n = 0; stack && n < TRACE_STACK_FRAMES; n++) {
+		const struct trace_stack *s = trace_reader_stack(r, (uint32_t)(stack - 1));
+		const struct trace_frame *f = s ? trace_reader_frame(r, s->frame) : NULL;
 
-	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
-		if (strstr(file, others[i]))
-			return false;
-	return *file;
+		if (f && f->function && strstr(f->function, "::"))
+			return f;
+		stack = s ? s->parent : 0;
+	}
+	return NULL;
 }
 
 bool say_stack(const struct rule_state *st, struct buf *out, uint64_t stack)
 {
 	const struct trace_reader *r = rule_facts(st)->reader;
-	const struct trace_frame *best = NULL;
-	unsigned n = 0;
+	const struct trace_frame *f =
+		stack ? trace_reader_own_frame(r, (uint32_t)(stack - 1), st->all->own) : NULL;
 
-	for (uint64_t at = stack; at && n < 1024; n++) {
-		const struct trace_stack *s = trace_reader_stack(r, (uint32_t)(at - 1));
-		const struct trace_frame *f = s ? trace_reader_frame(r, s->frame) : NULL;
-
-		if (f && f->function && *f->function && f->file) {
-			if (rule_is_own_file(f->file)) {
-				best = f;
-				break;
-			}
-			if (!best)
-				best = f;
-		}
-		at = s ? s->parent : 0;
-	}
-	if (!best)
+	if (!f && !(f = rust_frame(r, stack)))
 		return false;
-	trace_place_text(out, &(struct trace_place){.function = best->function,
-						    .file = best->file,
-						    .line = best->line});
+	trace_place_text(out, &(struct trace_place){
+				      .function = f->function, .file = f->file, .line = f->line});
 	return true;
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/map.h"
 #include "base/syscalls.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -30,17 +31,12 @@ static void say_moment_task(struct buf *out, const struct moment_task *t)
 	text_safe(out, t->kind->name);
 }
 
-static bool in_library(const char *file)
-{
-	return !rule_is_own_file(file ? file : "");
-}
-
 /* The leaf that a task waits for, and the innermost await point of the program's own around it. */
 static const struct await_node *find_leaf(const struct await_node *n, const struct await_node **own)
 {
 	if (n->state == AS_DONE || n->state == AS_DISABLED || n->state == AS_ASLEEP)
 		return NULL;
-	if (n->kind == AN_ASYNC && n->file && !in_library(n->file))
+	if (n->kind == AN_ASYNC && n->file && *n->file && !text_library_file(n->file))
 		*own = n;
 	if (n->kind == AN_LEAF)
 		return n;
@@ -66,18 +62,13 @@ static void say_at(struct buf *out, const char *file, uint32_t line, const char 
 static bool say_call(struct buf *out, const struct moment_thread *t)
 {
 	const char *call = t->call ? syscall_name(t->call - 1) : NULL;
+	const struct moment_frame *f = moment_own_frame(t);
 
 	if (!t->call)
 		return false;
 	buf_str(out, call ? call : "a system call");
-	for (size_t i = 0; i < t->n_frames; i++) {
-		const struct moment_frame *f = &t->frames[i];
-
-		if (!f->line || in_library(f->file))
-			continue;
+	if (f)
 		say_at(out, f->file, f->line, f->function);
-		break;
-	}
 	return true;
 }
 

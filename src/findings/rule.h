@@ -90,9 +90,6 @@ uint32_t rule_moment_kind(const struct rule_moment *rm, const struct moment_task
 /* Whether it is alive and had no event in the whole recording. */
 bool rule_is_quiet(const struct rule_state *st, const struct rule_moment *rm,
 		   const struct moment_task *t);
-/* Whether a source file is the program's own: not of a registry, a git dependency or the standard
- * library. */
-bool rule_is_own_file(const char *file);
 
 /* A wake by its serial, where it is not too long ago; NULL. */
 struct recent_wake {
@@ -136,7 +133,7 @@ void say_range(struct buf *out, uint64_t min_ns, uint64_t max_ns);
 void say_time(const struct rule_state *st, struct buf *out, uint64_t time_ns);
 /* "src/main.rs:15 app::serve"; false, and nothing, where it is not known. */
 bool say_place(const struct rule_state *st, struct buf *out, uint64_t place);
-/* The innermost frame of a stack that is the program's own, else the innermost with a name. */
+/* The innermost frame of a stack that is the program's own, else the innermost that is Rust. */
 bool say_stack(const struct rule_state *st, struct buf *out, uint64_t stack);
 /* What the program's own code awaits there: "tokio::sync::mutex::lock", "" if not known. */
 const char *place_awaits(const struct rule_state *st, uint64_t place);

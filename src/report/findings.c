@@ -111,7 +111,7 @@ static void finding_json(const struct report *rep, struct json *j, const struct 
 		json_end_object(j);
 	}
 	if (f->stack)
-		report_stack_json(rep->reader, j, "stack", f->stack, STACK_MAX_FRAMES);
+		report_stack_json(rep->reader, j, "stack", f->stack, TRACE_STACK_FRAMES);
 	json_end_object(j);
 }
 

@@ -577,7 +577,7 @@ void hists_json(const struct hists *h, struct buf *out)
 	for (unsigned i = 0; i < H_N; i++)
 		log2_json(&j, words[i].key, log2_of(h, i));
 	stacks_json(h, &j, "lock_contention", &h->contended[h->calls_seen], CONTENDED_FRAMES);
-	stacks_json(h, &j, "spawns_by_stack", &h->spawns, STACK_MAX_FRAMES);
+	stacks_json(h, &j, "spawns_by_stack", &h->spawns, TRACE_STACK_FRAMES);
 	json_array(&j, "spawn_locations");
 	struct place_stats **all = map_sorted(&h->places, compare_places);
 	for (size_t i = 0; all && i < h->places.n; i++) {

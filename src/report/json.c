@@ -142,7 +142,7 @@ static void write_longest(const struct report *rep, struct json *j)
 			json_u64(j, "after_ns", l->stack.after_ns);
 			json_u64(j, "samples", l->stack.n_taken);
 			report_stack_json(rep->reader, j, "stack", l->stack.stack,
-					  STACK_MAX_FRAMES);
+					  TRACE_STACK_FRAMES);
 			json_end_object(j);
 		}
 		json_end_object(j);

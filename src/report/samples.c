@@ -166,7 +166,7 @@ static int profile_add(struct cpu_profile *p, const struct report *rep, const st
 	const struct trace_stack *s = report_stack(rep, sum->stack);
 	p->n += sum->n;
 	p->weight += sum->weight;
-	for (unsigned n = 0; s && n < STACK_MAX_FRAMES; n++) {
+	for (unsigned n = 0; s && n < TRACE_STACK_FRAMES; n++) {
 		struct profile_function *f = function_of(p, rep->samples, rep, s->frame);
 		if (!f)
 			return -ENOMEM;
@@ -500,7 +500,7 @@ void samples_json(const struct report *rep, struct json *j)
 		json_object(j, NULL);
 		json_u64(j, "spawns", sum->n);
 		json_string(j, "spawned_by", by ? by->name : "");
-		report_stack_json(rep->reader, j, "stack", sum->stack, STACK_MAX_FRAMES);
+		report_stack_json(rep->reader, j, "stack", sum->stack, TRACE_STACK_FRAMES);
 		json_end_object(j);
 	}
 	json_end_array(j);

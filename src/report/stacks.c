@@ -41,42 +41,6 @@ void report_frame_text(const struct trace_frame *f, struct buf *out)
 	}
 }
 
-/* The first part of a path, and its length: "tokio" of "<tokio::task::Unconstrained<F> as ...". */
-static const char *crate_of(const char *function, size_t *ret_len)
-{
-	function += strspn(function, "<&*([");
-	*ret_len = strcspn(function, ":<> ,");
-	return strncmp(function + *ret_len, "::", 2) ? NULL : function;
-}
-
-/* Whether the crate is named like the file that the code is in. */
-static bool is_crate_of(const struct trace_frame *f, const char *crate, size_t len)
-{
-	const char *slash = f->object ? strrchr(f->object, '/') : NULL;
-	const char *file = slash ? slash + 1 : f->object ? f->object : "";
-
-	for (size_t i = 0; i < len; i++)
-		if (file[i] != crate[i] && !(file[i] == '-' && crate[i] == '_'))
-			return false;
-	return !file[len];
-}
-
-/* By the source file where that is known, else by the names. */
-static bool is_own(const struct trace_frame *f, const char *const *own)
-{
-	const char *crate;
-	size_t len;
-
-	if (!f || !f->function || !(crate = crate_of(f->function, &len)))
-		return false;
-	for (; own && *own; own++)
-		if (trace_names_crate(f->function, *own))
-			return true;
-	if (f->file && *f->file)
-		return !text_library_file(f->file);
-	return is_crate_of(f, crate, len);
-}
-
 /* What runs a task's poll: runtimes, the standard library, C. */
 static bool is_below_poll(const struct trace_frame *f)
 {
@@ -88,9 +52,9 @@ static bool is_below_poll(const struct trace_frame *f)
 	const char *crate;
 	size_t len;
 
-	if (!f || !f->function || !*f->function || is_own(f, NULL))
+	if (!f || !f->function || !*f->function || trace_frame_is_own(f, NULL))
 		return false;
-	crate = crate_of(f->function, &len);
+	crate = trace_crate_of(f->function, &len);
 	if (!crate)
 		return !strstr(f->function, "::") && !(f->file && strstr(f->file, ".rs"));
 	for (size_t i = 0; i < sizeof(crates) / sizeof(crates[0]); i++)
@@ -105,13 +69,13 @@ static unsigned n_frames(const struct trace_reader *r, const struct trace_stack 
 {
 	unsigned n = 0, kept = 0, last_own = 0;
 
-	for (; s && n < STACK_MAX_FRAMES; s = outer(r, s)) {
+	for (; s && n < TRACE_STACK_FRAMES; s = outer(r, s)) {
 		const struct trace_frame *f = trace_reader_frame(r, s->frame);
 
 		n++;
 		if (!is_below_poll(f))
 			kept = n;
-		if (is_own(f, NULL))
+		if (trace_frame_is_own(f, NULL))
 			last_own = n;
 	}
 	if (last_own && last_own + FRAMES_AROUND < kept)
@@ -132,15 +96,8 @@ static void frame_place(const struct trace_frame *f, struct buf *out)
 
 const struct trace_frame *report_own_frame(const struct report *rep, uint64_t stack)
 {
-	const struct trace_stack *s = report_stack(rep, stack);
-
-	for (unsigned n = 0; s && n < STACK_MAX_FRAMES; n++, s = outer(rep->reader, s)) {
-		const struct trace_frame *f = trace_reader_frame(rep->reader, s->frame);
-
-		if (is_own(f, rep->opt.own))
-			return f;
-	}
-	return NULL;
+	return stack ? trace_reader_own_frame(rep->reader, (uint32_t)(stack - 1), rep->opt.own)
+		     : NULL;
 }
 
 void report_in(const struct report *rep, struct buf *out, uint64_t stack, const char *owner)

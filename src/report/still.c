@@ -79,19 +79,12 @@ void still_done(struct report *rep)
 
 /* ---- where and for what ---- */
 
-static bool in_library(const char *file)
-{
-	return !*file || strstr(file, "/registry/src/") || strstr(file, "/git/checkouts/") ||
-	       !strncmp(file, "/rustc/", 7) || strstr(file, "/lib/rustlib/") ||
-	       !strncmp(file, "library/", 8);
-}
-
 /* The leaf that a task waits for, and the innermost await point of the program's own around it. */
 static const struct await_node *find_leaf(const struct await_node *n, const struct await_node **own)
 {
 	if (n->state == AS_DONE || n->state == AS_DISABLED || n->state == AS_ASLEEP)
 		return NULL;
-	if (n->kind == AN_ASYNC && n->file && !in_library(n->file))
+	if (n->kind == AN_ASYNC && n->file && *n->file && !text_library_file(n->file))
 		*own = n;
 	if (n->kind == AN_LEAF)
 		return n;
@@ -133,17 +126,12 @@ static void leaf_text(const struct graph *g, const struct await_node *leaf, stru
 
 static void thread_text(const struct moment_thread *t, struct buf *place, struct buf *what)
 {
+	const struct moment_frame *f = moment_own_frame(t);
 	const char *call = t->call ? syscall_name(t->call - 1) : NULL;
 
 	buf_str(what, call ? call : t->call ? "a system call" : "on the CPU");
-	for (size_t i = 0; i < t->n_frames; i++) {
-		const struct moment_frame *f = &t->frames[i];
-
-		if (!f->line || in_library(f->file))
-			continue;
+	if (f)
 		place_text(place, f->file, f->line, f->function);
-		return;
-	}
 }
 
 static void task_text(const struct graph *g, const struct moment_task *t, struct buf *place,

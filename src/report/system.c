@@ -317,7 +317,7 @@ void system_json(const struct report *rep, struct json *j)
 		json_object(j, NULL);
 		times_json(rep, j, sys->stacks.sums[i]);
 		report_stack_json(rep->reader, j, "stack", sys->stacks.sums[i]->key,
-				  STACK_MAX_FRAMES);
+				  TRACE_STACK_FRAMES);
 		json_end_object(j);
 	}
 	json_end_array(j);

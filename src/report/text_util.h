@@ -29,8 +29,6 @@ void report_thread(const struct report *rep, struct buf *out, uint32_t thread);
 void report_calls(struct buf *out, const struct call_list *calls, size_t most);
 /* The function, or where its code is. Safe. */
 void report_frame_text(const struct trace_frame *f, struct buf *out);
-/* Frames of a stack that are looked at: one from a stranger's file may have millions. */
-#define STACK_MAX_FRAMES 1024u
 /* The innermost frame of the program's own code in a stack; NULL: none. */
 const struct trace_frame *report_own_frame(const struct report *rep, uint64_t stack);
 /* " in src/main.rs:29 shop::buy, a poll of shop::serve": that frame, and whose poll it was in. */

@@ -309,6 +309,9 @@ struct trace_frame {
 	const char *file;     /* "" if unknown */
 };
 
+/* Frames of a stack that readers look at: one from a stranger's file may have millions. */
+#define TRACE_STACK_FRAMES 1024u
+
 enum trace_stack_flags {
 	TRACE_STACK_CUT = 1, /* of an outermost frame: there are more, which could not be read */
 };

@@ -12,6 +12,7 @@
 #include "base/hash.h"
 #include "base/vec.h"
 #include "trace/format.h"
+#include "trace/trace.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -734,4 +735,17 @@ int moment_decoded(struct trace_moment *m)
 		m->tasks[i].thread = (uintptr_t)map_get(&by_tid, m->tasks[i].thread, 0);
 	map_done(&by_tid);
 	return rc;
+}
+
+const struct moment_frame *moment_own_frame(const struct moment_thread *t)
+{
+	for (size_t i = 0; i < t->n_frames; i++) {
+		const struct moment_frame *f = &t->frames[i];
+		const struct trace_frame frame = {
+			.object = f->object, .function = f->function, .file = f->file};
+
+		if (f->line && trace_frame_is_own(&frame, NULL))
+			return f;
+	}
+	return NULL;
 }

@@ -163,6 +163,9 @@ char *moment_string(struct trace_moment *m, const char *s, size_t len);
 /* Arrays are grown by GROW_ONE(); all goes with: */
 void moment_done(struct trace_moment *m);
 
+/* The innermost frame of the program's own code, as trace_frame_is_own(), that has a line; NULL: none. */
+const struct moment_frame *moment_own_frame(const struct moment_thread *t);
+
 const char *inspect_state_name(enum inspect_state s);
 const char *await_wait_name(enum await_wait w); /* "sleep", "channel_receive", ... */
 const char *moment_when_name(enum moment_when when);

@@ -548,6 +548,62 @@ const struct trace_stack *trace_reader_stack(const struct trace_reader *r, uint3
 	return meta_get(&r->meta.stacks, i);
 }
 
+const char *trace_crate_of(const char *function, size_t *ret_len)
+{
+	function += strspn(function, "<&*([");
+	*ret_len = strcspn(function, ":<> ,");
+	return strncmp(function + *ret_len, "::", 2) ? NULL : function;
+}
+
+static bool is_rust_file(const char *file)
+{
+	size_t len = strlen(file);
+
+	return len > 3 && !strcmp(file + len - 3, ".rs");
+}
+
+/* Whether the crate is named like the file that the code is in. */
+static bool is_crate_of(const struct trace_frame *f, const char *crate, size_t len)
+{
+	const char *slash = f->object ? strrchr(f->object, '/') : NULL;
+	const char *file = slash ? slash + 1 : f->object ? f->object : "";
+
+	for (size_t i = 0; i < len; i++)
+		if (file[i] != crate[i] && !(file[i] == '-' && crate[i] == '_'))
+			return false;
+	return !file[len];
+}
+
+bool trace_frame_is_own(const struct trace_frame *f, const char *const *own)
+{
+	const char *crate;
+	size_t len;
+
+	if (!f || !f->function || !(crate = trace_crate_of(f->function, &len)))
+		return false;
+	for (; own && *own; own++)
+		if (trace_names_crate(f->function, *own))
+			return true;
+	if (f->file && *f->file)
+		return is_rust_file(f->file) && !text_library_file(f->file);
+	return is_crate_of(f, crate, len);
+}
+
+const struct trace_frame *trace_reader_own_frame(const struct trace_reader *r, uint32_t i,
+						 const char *const *own)
+{
+	const struct trace_stack *s = trace_reader_stack(r, i);
+
+	for (unsigned n = 0; s && n < TRACE_STACK_FRAMES; n++) {
+		const struct trace_frame *f = trace_reader_frame(r, s->frame);
+
+		if (trace_frame_is_own(f, own))
+			return f;
+		s = s->parent ? trace_reader_stack(r, s->parent - 1) : NULL;
+	}
+	return NULL;
+}
+
 const struct trace_coverage *trace_reader_coverage(const struct trace_reader *r, uint32_t i)
 {
 	return meta_get(&r->meta.coverage, i);

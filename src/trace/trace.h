@@ -104,6 +104,16 @@ const struct trace_place *trace_reader_own_place(const struct trace_reader *r, u
 						 const char *const *own);
 /* "shop::order" and "axum::handler::call<shop::order>" name the crate "shop". */
 bool trace_names_crate(const char *function, const char *crate);
+/* The first part of a path, and its length: "tokio" of "<tokio::task::Unconstrained<F> as ...".
+ * NULL: there is none. */
+const char *trace_crate_of(const char *function, size_t *ret_len);
+/* Whether the frame is of the program's own code: of a crate of `own` (NULL: none), or not of a
+ * library by its source file, or, where that is not known, of the crate that its object is named
+ * like. C has no crates and is none. */
+bool trace_frame_is_own(const struct trace_frame *f, const char *const *own);
+/* Stack i's innermost frame of the program's own code, NULL: it has none. */
+const struct trace_frame *trace_reader_own_frame(const struct trace_reader *r, uint32_t i,
+						 const char *const *own);
 const struct trace_frame *trace_reader_frame(const struct trace_reader *r, uint32_t i);
 const struct trace_stack *trace_reader_stack(const struct trace_reader *r, uint32_t i);
 const struct trace_coverage *trace_reader_coverage(const struct trace_reader *r, uint32_t i);

@@ -61,6 +61,24 @@ static const struct trace_place places[] = {
 	 .awaits = "tokio::sync::notify::Notified"},
 };
 
+/* Innermost first. C is nobody's own code, also where its source file is known. */
+static const struct trace_frame frames[] = {
+	{.function = "clock_nanosleep",
+	 .object = "/lib/libc.so.6",
+	 .file = "../sysdeps/unix/sysv/linux/clock_nanosleep.c",
+	 .line = 48},
+	{.function = "std::thread::functions::sleep",
+	 .object = "/srv/app",
+	 .file = "/rustc/59807616e1fa/library/std/src/thread/functions.rs",
+	 .line = 289},
+	{.function = "app::backoff", .object = "/srv/app", .file = "../src/retry.rs", .line = 7},
+	{.function = "clone3",
+	 .object = "/lib/libc.so.6",
+	 .file = "../sysdeps/clone3.S",
+	 .line = 1},
+};
+#define N_FRAMES (sizeof(frames) / sizeof(frames[0]))
+
 /* ---- a recording ---- */
 
 struct recording {
@@ -157,9 +175,17 @@ static void write_recording(struct recording *rec, const char *path)
 
 		assert_int_equal(trace_writer_thread(w, &thread, &index), 0);
 	}
+	for (size_t i = N_FRAMES; i-- > 0;) {
+		const struct trace_stack stack = {.parent = N_FRAMES - 1 - i, .frame = i};
+
+		assert_int_equal(trace_writer_stack(w, &stack, &index), 0);
+		assert_int_equal(index, N_FRAMES - 1 - i);
+	}
 	for (unsigned i = 0; i < N_THREADS; i++)
 		if (rec->n[i])
 			assert_int_equal(trace_writer_events(w, i, rec->events[i], rec->n[i]), 0);
+	for (size_t i = 0; i < N_FRAMES; i++)
+		assert_int_equal(trace_writer_frame(w, &frames[i], &index), 0);
 	/* As in a live recording, what places read is known after they were used. */
 	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
 		assert_int_equal(trace_writer_place(w, &places[i], &index), 0);
@@ -291,6 +317,20 @@ static void test_long_polls(void **state)
 	at(&rec, 1, 0, TE_THREAD_BEGIN, 0, TRACE_KIND_NONE, 0, 0);
 	poll(&rec, 1, 21 * MS, 500 * MS, K_JOB, 2, TO_READY, 0);
 	expect(&rec, "");
+}
+
+static void test_long_poll_stack(void **state)
+{
+	struct recording rec = {.length_ns = 1000 * MS};
+	(void)state;
+	worker(&rec, 0);
+	spawn(&rec, 0, 1 * MS, K_TASK, 1);
+	poll_begin(&rec, 0, 2 * MS, K_TASK, 1);
+	at(&rec, 0, 13 * MS, TE_SAMPLE, TM_LONG_BLOCKED, TRACE_KIND_NONE, 11 * MS, N_FRAMES);
+	block(&rec, 0, 32 * MS, 29 * MS, TB_NANOSLEEP);
+	poll_end(&rec, 0, 32 * MS, K_TASK, 1, TO_READY, 0);
+	expect(&rec, "long-polls: app::task held its thread for 30.0 ms without yielding, 29.0 ms "
+		     "of it in nanosleep, called at ../src/retry.rs:7 app::backoff\n");
 }
 
 static void test_long_polls_without_cpu(void **state)
@@ -778,6 +818,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_nothing),
 		cmocka_unit_test(test_long_polls),
+		cmocka_unit_test(test_long_poll_stack),
 		cmocka_unit_test(test_long_polls_without_cpu),
 		cmocka_unit_test(test_open_poll),
 		cmocka_unit_test(test_blocking_calls),
