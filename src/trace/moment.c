@@ -409,6 +409,17 @@ static const char *get_text(struct decoding *d, struct cursor *c)
 	return s ? s : "";
 }
 
+/* Room in the moment's growing arrays, which counts as its memory does. */
+static bool count_memory(struct trace_moment *m, size_t size)
+{
+	if (size > MAX_MEMORY_BYTES - m->memory_bytes) {
+		m->full = true;
+		return false;
+	}
+	m->memory_bytes += size;
+	return true;
+}
+
 static void *take(struct decoding *d, size_t size)
 {
 	void *p = moment_take(d->m, size);
@@ -464,16 +475,14 @@ static bool same_kind(const struct moment_kind *a, const struct moment_kind *b)
 
 static int read_kind(struct decoding *d, struct cursor *c)
 {
-	struct moment_kind k = {
-		.role = (enum trace_role)get_below(c, TR_N),
-		.tokio = cursor_uleb(c) & 1,
-		.vtable = cursor_uleb(c),
-		.future_bytes = cursor_uleb(c),
-		.task_bytes = cursor_uleb(c),
-	};
-	struct moment_kind *known;
+	struct moment_kind k = {0}, *known;
 	uint64_t hash;
 
+	k.role = (enum trace_role)get_below(c, TR_N);
+	k.tokio = cursor_uleb(c) & 1;
+	k.vtable = cursor_uleb(c);
+	k.future_bytes = cursor_uleb(c);
+	k.task_bytes = cursor_uleb(c);
 	k.name = get_text(d, c);
 	k.full_name = get_text(d, c);
 	k.object = get_text(d, c);
@@ -592,7 +601,7 @@ static int read_task(struct decoding *d, struct cursor *c)
 		if (!t.tree)
 			return d->no_memory ? -ENOMEM : -EBADMSG;
 	}
-	if (!GROW_ONE(d->m->tasks, d->m->n_tasks))
+	if (!count_memory(d->m, sizeof(t)) || !GROW_ONE(d->m->tasks, d->m->n_tasks))
 		return -ENOMEM;
 	d->m->tasks[d->m->n_tasks++] = t;
 	return 0;
@@ -600,9 +609,12 @@ static int read_task(struct decoding *d, struct cursor *c)
 
 static int read_thread(struct decoding *d, struct cursor *c)
 {
-	struct moment_thread t = {.tid = get_u32(c), .name = get_text(d, c), .call = get_u32(c)};
+	struct moment_thread t = {0};
 	struct moment_frame *frames;
 
+	t.tid = get_u32(c);
+	t.name = get_text(d, c);
+	t.call = get_u32(c);
 	t.n_frames = (size_t)get_below(c, cursor_left(c) + 1);
 	frames = take(d, (t.n_frames ? t.n_frames : 1) * sizeof(*frames));
 	if (!frames)
@@ -617,7 +629,7 @@ static int read_thread(struct decoding *d, struct cursor *c)
 	t.frames = frames;
 	if (!cursor_ok(c) || !t.tid)
 		return -EBADMSG;
-	if (!GROW_ONE(d->m->threads, d->m->n_threads))
+	if (!count_memory(d->m, sizeof(t)) || !GROW_ONE(d->m->threads, d->m->n_threads))
 		return -ENOMEM;
 	d->m->threads[d->m->n_threads++] = t;
 	return 0;
@@ -629,7 +641,7 @@ static int read_note(struct decoding *d, struct cursor *c)
 
 	if (!note || !cursor_ok(c))
 		return -EBADMSG;
-	if (!GROW_ONE(d->m->notes, d->m->n_notes))
+	if (!count_memory(d->m, sizeof(note)) || !GROW_ONE(d->m->notes, d->m->n_notes))
 		return -ENOMEM;
 	d->m->notes[d->m->n_notes++] = note;
 	return 0;
@@ -681,18 +693,21 @@ static int read_records(struct decoding *d, const void *data, size_t size)
 	return damaged ? -EBADMSG : 0;
 }
 
-static void read_target(struct cursor *c, uint32_t *ret_process, enum moment_when *ret_when)
+static void read_target(struct cursor *c, uint32_t *ret_process, enum moment_when *ret_when,
+			size_t *ret_raw_bytes)
 {
 	*ret_process = get_u32(c);
 	*ret_when = (enum moment_when)get_below(c, MOMENT_N);
+	*ret_raw_bytes = (size_t)get_below(c, PLX_MAX_MOMENT_BYTES + 1);
 }
 
-int moment_peek(const void *payload, size_t size, uint32_t *ret_process, enum moment_when *ret_when)
+int moment_peek(const void *payload, size_t size, uint32_t *ret_process, enum moment_when *ret_when,
+		size_t *ret_raw_bytes)
 {
 	struct cursor c;
 
 	cursor_init(&c, payload, size);
-	read_target(&c, ret_process, ret_when);
+	read_target(&c, ret_process, ret_when, ret_raw_bytes);
 	return cursor_ok(&c) ? 0 : -EBADMSG;
 }
 
@@ -705,8 +720,7 @@ int moment_decode(struct trace_moment *m, const void *payload, size_t size)
 	int rc;
 
 	cursor_init(&c, payload, size);
-	read_target(&c, &m->process, &m->when);
-	n = (size_t)get_below(&c, PLX_MAX_MOMENT_BYTES + 1);
+	read_target(&c, &m->process, &m->when, &n);
 	left = cursor_left(&c);
 	if (!cursor_ok(&c) || left > n)
 		return -EBADMSG;

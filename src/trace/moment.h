@@ -180,9 +180,9 @@ const char *moment_when_name(enum moment_when when);
 int moment_encode(const struct trace_moment *m, int (*chunk)(void *ctx, const struct buf *payload),
 		  void *ctx);
 
-/* What a payload is a part of. 0 or -EBADMSG. */
-int moment_peek(const void *payload, size_t size, uint32_t *ret_process,
-		enum moment_when *ret_when);
+/* What a payload is a part of, and how many bytes of records it has. 0 or -EBADMSG. */
+int moment_peek(const void *payload, size_t size, uint32_t *ret_process, enum moment_when *ret_when,
+		size_t *ret_raw_bytes);
 /* Adds what a payload holds to m, which is zeroed before the first one. 0; -EBADMSG: some of it is
  * damaged, the rest counts; -ENOMEM. */
 int moment_decode(struct trace_moment *m, const void *payload, size_t size);

@@ -14,6 +14,7 @@
 
 #include "base/buf.h"
 #include "base/file.h"
+#include "base/map.h"
 #include "base/text.h"
 #include "base/vec.h"
 #include "trace/format.h"
@@ -29,8 +30,10 @@
 #include <unistd.h>
 
 #define INPUT_BYTES (256u << 10)
-/* A trace whose moments are larger than this, compressed, is a hostile one. */
+/* A trace whose moments are larger than this, as they are kept or as they are read, is a hostile
+ * one. */
 #define MAX_KEPT_BYTES ((uint64_t)256 << 20)
+#define MAX_MOMENTS_RAW_BYTES ((uint64_t)2 << 30)
 
 struct trace_reader {
 	int fd;
@@ -44,12 +47,16 @@ struct trace_reader {
 		struct merge_chunk *chunk;
 		uint32_t process;
 		enum moment_when when;
-		bool first;   /* of its moment */
-		bool damaged; /* and counted as such */
+		uint32_t next; /* of its moment, index + 1; 0: none */
+		uint32_t last; /* of its moment; known of the first */
+		bool damaged;  /* and counted as such */
 	} * moments;
 	uint32_t n_moments, moments_cap;
-	uint32_t n_names;			/* of these, the first ones of a moment */
-	uint64_t moments_read_to, moment_bytes; /* as meta_read_to; kept of all */
+	uint32_t *names; /* of these, the first ones of a moment */
+	uint32_t n_names;
+	struct map by_name;			 /* (process, when) to the first one's index + 1 */
+	uint64_t moments_read_to;		 /* as meta_read_to */
+	uint64_t moment_bytes, moment_raw_bytes; /* kept of all, and to be read */
 	bool tables_only;
 
 	const struct trace_event *run, *run_end;
@@ -240,6 +247,8 @@ void trace_reader_free(struct trace_reader *r)
 	for (uint32_t i = 0; i < r->n_moments; i++)
 		free(r->moments[i].chunk);
 	free(r->moments);
+	free(r->names);
+	map_done(&r->by_name);
 	buf_done(&r->story);
 	free(r);
 }
@@ -277,8 +286,10 @@ static int take_end(struct trace_reader *r, const uint8_t *payload, uint32_t siz
 /* Keeps the chunk for when it is asked for, and takes it. */
 static int take_moment(struct trace_reader *r, struct merge_chunk *chunk)
 {
-	struct moment_part part = {.chunk = chunk, .first = true};
-	uint64_t offset = chunk->offset;
+	struct moment_part part = {.chunk = chunk, .last = r->n_moments};
+	uint64_t offset = chunk->offset, bytes = sizeof(part) + sizeof(*chunk) + chunk->size;
+	size_t raw_bytes;
+	uintptr_t first;
 	int code = 0;
 
 	if (offset < r->moments_read_to) { /* a second pass */
@@ -286,21 +297,30 @@ static int take_moment(struct trace_reader *r, struct merge_chunk *chunk)
 		return 0;
 	}
 	r->moments_read_to = offset + chunk->size;
-	if (moment_peek(chunk->payload, chunk->size, &part.process, &part.when) < 0 ||
-	    chunk->size > MAX_KEPT_BYTES - r->moment_bytes)
+	if (moment_peek(chunk->payload, chunk->size, &part.process, &part.when, &raw_bytes) < 0 ||
+	    bytes > MAX_KEPT_BYTES - r->moment_bytes ||
+	    raw_bytes > MAX_MOMENTS_RAW_BYTES - r->moment_raw_bytes)
 		code = -EBADMSG;
 	else if (!GROW(r->moments, r->n_moments, r->moments_cap))
+		code = -ENOMEM;
+	first = code < 0 ? 0 : (uintptr_t)map_get(&r->by_name, part.process, part.when);
+	if (code == 0 && !first &&
+	    (!GROW_ONE(r->names, r->n_names) || map_put(&r->by_name, part.process, part.when,
+							(void *)(uintptr_t)(r->n_moments + 1)) < 0))
 		code = -ENOMEM;
 	if (code < 0) {
 		free(chunk);
 		return code;
 	}
-	for (uint32_t i = 0; i < r->n_moments; i++)
-		if (r->moments[i].process == part.process && r->moments[i].when == part.when)
-			part.first = false;
-	r->moment_bytes += chunk->size;
+	if (first) {
+		r->moments[r->moments[first - 1].last].next = r->n_moments + 1;
+		r->moments[first - 1].last = r->n_moments;
+	} else {
+		r->names[r->n_names++] = r->n_moments;
+	}
+	r->moment_bytes += bytes;
+	r->moment_raw_bytes += raw_bytes;
 	r->moments[r->n_moments++] = part;
-	r->n_names += part.first;
 	return 0;
 }
 
@@ -662,30 +682,23 @@ uint32_t trace_reader_n_moments(const struct trace_reader *r)
 bool trace_reader_moment_name(const struct trace_reader *r, uint32_t i, uint32_t *ret_process,
 			      enum moment_when *ret_when)
 {
-	for (uint32_t k = 0; k < r->n_moments; k++) {
-		const struct moment_part *part = &r->moments[k];
-
-		if (!part->first || i--)
-			continue;
-		*ret_process = part->process;
-		*ret_when = part->when;
-		return true;
-	}
-	return false;
+	if (i >= r->n_names)
+		return false;
+	*ret_process = r->moments[r->names[i]].process;
+	*ret_when = r->moments[r->names[i]].when;
+	return true;
 }
 
 int trace_reader_moment(struct trace_reader *r, uint32_t process, enum moment_when when,
 			struct trace_moment *ret_moment, struct error *err)
 {
 	struct trace_moment m = {0};
-	int code = 0, found = 0;
+	uintptr_t at = (uintptr_t)map_get(&r->by_name, process, when);
+	int code = 0, found = at != 0;
 
-	for (uint32_t i = 0; i < r->n_moments && code == 0; i++) {
-		struct moment_part *part = &r->moments[i];
+	for (; at && code == 0; at = r->moments[at - 1].next) {
+		struct moment_part *part = &r->moments[at - 1];
 
-		if (part->process != process || part->when != when)
-			continue;
-		found = 1;
 		code = moment_decode(&m, part->chunk->payload, part->chunk->size);
 		if (code == -EBADMSG) {
 			if (!part->damaged)

@@ -394,6 +394,82 @@ static void test_hostile_tree(void **state)
 	buf_done(&task);
 }
 
+/* A chunk of `raw` bytes of records, of which it has none. */
+static void add_empty(struct buf *file, uint32_t process, size_t raw)
+{
+	struct buf b = BUF_INIT;
+
+	buf_uleb(&b, process);
+	buf_uleb(&b, MOMENT_START);
+	buf_uleb(&b, raw);
+	file_add_chunk(file, PLX_MOMENT, 0, b.data, b.len);
+	buf_done(&b);
+}
+
+static struct trace_reader *read_tables(const struct buf *file)
+{
+	struct trace_reader *r;
+	struct error err = {0};
+	FILE *f = fopen(path, "wb");
+
+	assert_non_null(f);
+	assert_int_equal(fwrite(file->data, 1, file->len, f), file->len);
+	assert_int_equal(fclose(f), 0);
+	r = open_trace(path);
+	assert_int_equal(trace_reader_skip_events(r, &err), 0);
+	return r;
+}
+
+static struct buf file_of_no_chunk(void)
+{
+	struct buf b = file_load(POLLUX_TESTS "/traces/bad/moment-no-frame.plx");
+
+	assert_true(b.len > sizeof(struct plx_header));
+	b.len = ((const struct plx_header *)b.data)->header_bytes;
+	return b;
+}
+
+/* The time that moments take grows as their number does. */
+static void test_many_moments(void **state)
+{
+	enum { N = 300000 };
+	struct buf file = file_of_no_chunk();
+	struct error err = {0};
+
+	for (uint32_t i = 0; i < N; i++)
+		add_empty(&file, i, 0);
+	struct trace_reader *r = read_tables(&file);
+	assert_int_equal(trace_reader_n_moments(r), N);
+	for (uint32_t i = 0; i < N; i++) {
+		struct trace_moment m;
+		enum moment_when when;
+		uint32_t process;
+
+		assert_true(trace_reader_moment_name(r, i, &process, &when));
+		assert_int_equal(process, i);
+		assert_int_equal(trace_reader_moment(r, process, when, &m, &err), 1);
+		moment_done(&m);
+	}
+	trace_reader_free(r);
+	buf_done(&file);
+}
+
+/* Small chunks may say that they are large: all together are not. */
+static void test_large_moments(void **state)
+{
+	struct buf file = file_of_no_chunk();
+	const char *why;
+
+	for (uint32_t i = 0; i < 131; i++)
+		add_empty(&file, i % 2, PLX_MAX_MOMENT_BYTES);
+	struct trace_reader *r = read_tables(&file);
+	assert_int_equal(trace_reader_n_moments(r), 2);
+	assert_true(trace_reader_truncated(r, &why));
+	assert_non_null(strstr(why, "3 damaged chunks"));
+	trace_reader_free(r);
+	buf_done(&file);
+}
+
 /* ---- what follows ---- */
 
 static void test_graph(void **state)
@@ -446,6 +522,7 @@ int main(void)
 		cmocka_unit_test(test_round_trip),    cmocka_unit_test(test_many_tasks),
 		cmocka_unit_test(test_large_tree),    cmocka_unit_test(test_damaged_records),
 		cmocka_unit_test(test_damaged_chunk), cmocka_unit_test(test_hostile_tree),
+		cmocka_unit_test(test_many_moments),  cmocka_unit_test(test_large_moments),
 		cmocka_unit_test(test_graph),	      cmocka_unit_test(test_comparison),
 	};
 
