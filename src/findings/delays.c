@@ -4,7 +4,7 @@
 #include "findings/windows.h"
 
 #include "base/hist.h"
-#include "base/vec.h"
+#include "base/map.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -119,22 +119,23 @@ struct family_delays {
 
 struct never_state {
 	struct rule_state st;
-	struct family_delays *families; /* by kind */
-	size_t n;
+	struct map families; /* by kind */
 };
 
 static int never_on_poll(void *ctx, const struct tl_poll *poll)
 {
 	struct never_state *s = ctx;
+	struct family_delays *f;
 	uint64_t ns;
 
 	if (!poll->begin_seen || !poll->scheduled_ns || !tl_role_counts(poll->task->role))
 		return 0;
-	if (!GROW_ZERO(s->families, poll->task->kind, s->n))
+	f = map_get_or_new(&s->families, poll->task->kind, 0, sizeof(*f));
+	if (!f)
 		return -ENOMEM;
 	ns = poll->begin_ns - poll->scheduled_ns;
-	if (ns > s->families[poll->task->kind].polled_ns)
-		s->families[poll->task->kind].polled_ns = ns;
+	if (ns > f->polled_ns)
+		f->polled_ns = ns;
 	return 0;
 }
 
@@ -147,9 +148,9 @@ static int never_on_wait(void *ctx, const struct tl_wait *wait)
 	if (!wait->open || wait->state != TS_SCHEDULED || !wait->task->spawn_seen ||
 	    wait->task->n_polls || !tl_role_counts(wait->task->role))
 		return 0;
-	if (!GROW_ZERO(s->families, wait->task->kind, s->n))
+	f = map_get_or_new(&s->families, wait->task->kind, 0, sizeof(*f));
+	if (!f)
 		return -ENOMEM;
-	f = &s->families[wait->task->kind];
 	if (ns < STARVED_NS || ns <= f->polled_ns)
 		return 0;
 	f->n_starved++;
@@ -163,14 +164,18 @@ static int judge_never(struct rule_state *st)
 	struct never_state *s = (struct never_state *)st;
 	uint64_t n = 0, ns = 0, most = 0;
 	uint32_t worst = TRACE_KIND_NONE;
+	const struct map_entry *e;
+	size_t pos = 0;
 
-	for (size_t i = 0; i < s->n; i++) {
-		n += s->families[i].n_starved;
-		if (s->families[i].starved_ns > ns)
-			ns = s->families[i].starved_ns;
-		if (s->families[i].n_starved > most) {
-			most = s->families[i].n_starved;
-			worst = (uint32_t)i;
+	while ((e = map_next(&s->families, &pos))) {
+		const struct family_delays *f = e->value;
+
+		n += f->n_starved;
+		if (f->starved_ns > ns)
+			ns = f->starved_ns;
+		if (f->n_starved > most || (f->n_starved == most && e->a < worst)) {
+			most = f->n_starved;
+			worst = (uint32_t)e->a;
 		}
 	}
 	if (!n)
@@ -189,7 +194,7 @@ static int judge_never(struct rule_state *st)
 
 static void done_never(struct rule_state *st)
 {
-	free(((struct never_state *)st)->families);
+	map_free(&((struct never_state *)st)->families, free);
 }
 
 const struct finding_rule rule_never_polled = {

@@ -27,6 +27,9 @@ static const struct finding_rule *const rules[] = {
  * troubles. A power of two. */
 #define N_RECENT_WAKES (1u << 14)
 
+/* Of all moments: those of processes after that many are not read. */
+#define MOMENTS_BYTES ((size_t)512 << 20)
+
 struct findings {
 	struct findings_facts facts;
 	const char *const *own;
@@ -50,6 +53,8 @@ static int on_thread_end(void *ctx, const struct tl_thread *thread)
 		return -ENOMEM;
 	facts->threads[facts->n_threads++] = *thread;
 	if (thread->worker) {
+		if (map_put_const(&facts->workers, thread->thread, 0, facts) < 0)
+			return -ENOMEM;
 		facts->n_workers++;
 		facts->worker_ns += thread->end_ns - thread->begin_ns;
 		facts->busy_ns += thread->busy_ns;
@@ -107,12 +112,7 @@ const struct recent_wake *rule_wake(const struct rule_state *st, uint64_t serial
 
 bool rule_is_worker(const struct rule_state *st, uint32_t thread)
 {
-	const struct findings_facts *facts = rule_facts(st);
-
-	for (size_t i = 0; i < facts->n_threads; i++)
-		if (facts->threads[i].thread == thread)
-			return facts->threads[i].worker;
-	return false;
+	return map_get(&rule_facts(st)->workers, thread, 0);
 }
 
 uint32_t rule_count_workers(const struct rule_state *st, const uint32_t *threads, size_t n)
@@ -171,12 +171,17 @@ static int read_moment(struct findings *f, struct tl_moments *names, uint32_t pr
 static int read_moments(struct findings *f)
 {
 	struct tl_moments names = {0};
+	size_t bytes = 0;
 	int rc = 0;
 
 	for (uint32_t i = 0; i < trace_reader_n_processes(f->facts.reader) && rc >= 0; i++) {
+		if (bytes > MOMENTS_BYTES)
+			break;
 		rc = read_moment(f, &names, i, MOMENT_END);
 		if (rc == 0)
 			rc = read_moment(f, &names, i, MOMENT_START);
+		if (rc > 0)
+			bytes += f->facts.moments[f->facts.n_moments - 1].m.memory_bytes;
 	}
 	tl_moments_done(&names);
 	/* They have moved as the array grew. */
@@ -249,6 +254,7 @@ void findings_free(struct findings *f)
 	map_done(&f->quiet);
 	free(f->wakes);
 	free(f->facts.threads);
+	map_done(&f->facts.workers);
 	free(f);
 }
 
@@ -339,17 +345,6 @@ static const struct finding *stronger(const struct finding *a, const struct find
 	return !a || (b && b->score > a->score) ? b : a;
 }
 
-/* The strongest of a rule. */
-static const struct finding *found_by(const struct findings *f, const char *rule)
-{
-	const struct finding *found = NULL;
-
-	for (size_t i = 0; i < f->n_drafts; i++)
-		if (!strcmp(f->drafts[i]->f.rule, rule))
-			found = stronger(found, &f->drafts[i]->f);
-	return found;
-}
-
 /* A consequence scores below its cause, which its text names. */
 static void link_causes(struct findings *f)
 {
@@ -368,6 +363,13 @@ static void link_causes(struct findings *f)
 		{"imbalance", {"open-poll", "long-polls", "spin"}},
 	};
 
+	const struct finding *found[N_RULES + 1] = {NULL}; /* the strongest of each rule */
+
+	for (size_t i = 0; i < f->n_drafts; i++) {
+		size_t rule = rule_index(f->drafts[i]->f.rule);
+
+		found[rule] = stronger(found[rule], &f->drafts[i]->f);
+	}
 	for (size_t i = 0; i < f->n_drafts; i++) {
 		struct finding *effect = &f->drafts[i]->f;
 
@@ -377,7 +379,7 @@ static void link_causes(struct findings *f)
 			if (strcmp(effect->rule, links[k].effect) != 0)
 				continue;
 			for (size_t c = 0; c < 5 && links[k].causes[c]; c++)
-				cause = stronger(cause, found_by(f, links[k].causes[c]));
+				cause = stronger(cause, found[rule_index(links[k].causes[c])]);
 			if (!cause)
 				continue;
 			effect->cause = cause->rule;

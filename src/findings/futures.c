@@ -2,7 +2,7 @@
 /* Futures inside tasks, where they were recorded: those that are dropped before they are ready. */
 #include "findings/rule.h"
 
-#include "base/vec.h"
+#include "base/map.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -18,8 +18,7 @@ struct future_family {
 
 struct dropped_state {
 	struct rule_state st;
-	struct future_family *families; /* by kind */
-	size_t n;
+	struct map families; /* by kind */
 };
 
 static int on_future_end(void *ctx, struct tl_future *future)
@@ -29,9 +28,9 @@ static int on_future_end(void *ctx, struct tl_future *future)
 
 	if (!future->end_ns)
 		return 0;
-	if (!GROW_ZERO(s->families, future->kind, s->n))
+	f = map_get_or_new(&s->families, future->kind, 0, sizeof(*f));
+	if (!f)
 		return -ENOMEM;
-	f = &s->families[future->kind];
 	f->n++;
 	f->n_ready += future->outcome == TO_READY;
 	if (future->outcome != TO_CANCELLED)
@@ -69,14 +68,17 @@ static int judge_dropped(struct rule_state *st)
 {
 	struct dropped_state *s = (struct dropped_state *)st;
 	const struct trace_reader *r = rule_facts(st)->reader;
+	const struct map_entry *e;
+	size_t pos = 0;
 
-	if (!s->n)
+	if (!s->families.n)
 		return rule_skips(st, "no futures were recorded (record --futures)");
 	if (rule_lacks_events(st))
 		return 0;
-	for (size_t i = 0; i < s->n; i++) {
-		const struct future_family *f = &s->families[i];
-		const struct trace_kind *k = trace_reader_kind(r, (uint32_t)i);
+	while ((e = map_next(&s->families, &pos))) {
+		const struct future_family *f = e->value;
+		uint32_t kind = (uint32_t)e->a;
+		const struct trace_kind *k = trace_reader_kind(r, kind);
 		struct finding_draft *d;
 
 		if (f->n < DROPPED_INSTANCES || f->n_dropped * 100 <= f->n * DROPPED_SHARE ||
@@ -85,7 +87,7 @@ static int judge_dropped(struct rule_state *st)
 		d = rule_finds(st, finding_score(40, 20, f->n_dropped, f->n, 1));
 		if (!d)
 			return 0;
-		say_family(st, &d->text, (uint32_t)i);
+		say_family(st, &d->text, kind);
 		buf_str(&d->text, " was dropped unfinished ");
 		text_exact(&d->text, f->n_dropped);
 		buf_str(&d->text, " of ");
@@ -95,7 +97,7 @@ static int judge_dropped(struct rule_state *st)
 			say_family(st, &d->text, f->parent_kind);
 		}
 		buf_str(&d->text, ": what it had done until then is lost");
-		d->f.kind = (uint32_t)i;
+		d->f.kind = kind;
 		d->f.time_ns = f->first_ns;
 	}
 	return 0;
@@ -103,7 +105,7 @@ static int judge_dropped(struct rule_state *st)
 
 static void done_dropped(struct rule_state *st)
 {
-	free(((struct dropped_state *)st)->families);
+	map_free(&((struct dropped_state *)st)->families, free);
 }
 
 const struct finding_rule rule_dropped = {

@@ -8,9 +8,10 @@
 
 static struct poll_note *note_of(struct poll_notes *notes, uint32_t thread, uint64_t serial)
 {
-	if (!GROW_ZERO(notes->threads, thread, notes->n))
+	struct poll_notes_of_thread *t = map_get_or_new(&notes->threads, thread, 0, sizeof(*t));
+
+	if (!t)
 		return NULL;
-	struct poll_notes_of_thread *t = &notes->threads[thread];
 	for (size_t i = t->n; i-- > 0;)
 		if (t->open[i].serial == serial)
 			return &t->open[i];
@@ -69,8 +70,7 @@ int poll_notes_off_cpu(struct poll_notes *notes, const struct tl_off_cpu *off)
 
 struct poll_note poll_notes_take(struct poll_notes *notes, const struct tl_poll *poll)
 {
-	struct poll_notes_of_thread *t =
-		poll->thread < notes->n ? &notes->threads[poll->thread] : NULL;
+	struct poll_notes_of_thread *t = map_get(&notes->threads, poll->thread, 0);
 
 	for (size_t i = t ? t->n : 0; i-- > 0;) {
 		if (t->open[i].serial != poll->task->serial)
@@ -83,10 +83,14 @@ struct poll_note poll_notes_take(struct poll_notes *notes, const struct tl_poll 
 	return (struct poll_note){0};
 }
 
+static void thread_free(void *value)
+{
+	free(((struct poll_notes_of_thread *)value)->open);
+	free(value);
+}
+
 void poll_notes_done(struct poll_notes *notes)
 {
-	for (size_t i = 0; i < notes->n; i++)
-		free(notes->threads[i].open);
-	free(notes->threads);
+	map_free(&notes->threads, thread_free);
 	*notes = (struct poll_notes){0};
 }

@@ -2,7 +2,7 @@
 /* What was seen inside polls that are open: kept until they end. */
 #pragma once
 
-#include "base/buf.h"
+#include "base/map.h"
 #include "timeline/timeline.h"
 
 struct poll_note {
@@ -22,8 +22,7 @@ struct poll_notes_of_thread {
 
 /* Zeroed at first. */
 struct poll_notes {
-	struct poll_notes_of_thread *threads;
-	size_t n;
+	struct map threads; /* by number: struct poll_notes_of_thread */
 };
 
 void poll_notes_done(struct poll_notes *notes);

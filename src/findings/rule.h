@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/buf.h"
+#include "base/map.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "findings/findings.h"
@@ -67,6 +68,7 @@ struct findings_facts {
 	struct findings_scope scope;
 	struct tl_thread *threads; /* all that were seen */
 	size_t n_threads, cap_threads;
+	struct map workers;	     /* by number, those of them that are */
 	uint64_t worker_ns, busy_ns; /* of the workers */
 	uint32_t n_workers;
 	uint64_t n_lost;

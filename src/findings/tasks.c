@@ -2,7 +2,7 @@
 /* Lives of tasks: those that panicked, families that only grow. */
 #include "findings/rule.h"
 
-#include "base/vec.h"
+#include "base/map.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -19,18 +19,17 @@ struct tasks_family {
 
 struct tasks_state {
 	struct rule_state st;
-	struct tasks_family *families; /* by kind */
-	size_t n;
+	struct map families; /* by kind */
 };
 
 static struct tasks_family *tasks_family(struct tasks_state *s, uint32_t kind)
 {
-	return GROW_ZERO(s->families, kind, s->n) ? &s->families[kind] : NULL;
+	return map_get_or_new(&s->families, kind, 0, sizeof(struct tasks_family));
 }
 
 static void done_tasks(struct rule_state *st)
 {
-	free(((struct tasks_state *)st)->families);
+	map_free(&((struct tasks_state *)st)->families, free);
 }
 
 /* ---- panics ---- */
@@ -54,9 +53,12 @@ static int panicked_on_task_end(void *ctx, struct tl_task *task)
 static int judge_panicked(struct rule_state *st)
 {
 	struct tasks_state *s = (struct tasks_state *)st;
+	const struct map_entry *e;
+	size_t pos = 0;
 
-	for (size_t i = 0; i < s->n; i++) {
-		const struct tasks_family *f = &s->families[i];
+	while ((e = map_next(&s->families, &pos))) {
+		const struct tasks_family *f = e->value;
+		uint32_t kind = (uint32_t)e->a;
 		struct finding_draft *d;
 
 		if (!f->n_panicked)
@@ -66,12 +68,12 @@ static int judge_panicked(struct rule_state *st)
 			return 0;
 		say_count(&d->text, f->n_panicked, "task panicked:", "tasks panicked:");
 		buf_char(&d->text, ' ');
-		say_family(st, &d->text, (uint32_t)i);
+		say_family(st, &d->text, kind);
 		buf_printf(&d->text,
 			   f->n_panicked > 1 ? ", first task %llu at " : ", task %llu at ",
 			   (unsigned long long)f->panicked_task);
 		say_time(st, &d->text, f->first_panic_ns);
-		d->f.kind = (uint32_t)i;
+		d->f.kind = kind;
 		d->f.time_ns = f->first_panic_ns;
 	}
 	return 0;
@@ -157,11 +159,14 @@ static int judge_growth(struct rule_state *st)
 {
 	struct tasks_state *s = (struct tasks_state *)st;
 	const struct findings_scope *scope = &rule_facts(st)->scope;
+	const struct map_entry *e;
+	size_t pos = 0;
 
 	if (rule_lacks_events(st))
 		return 0;
-	for (size_t i = 0; i < s->n; i++) {
-		const struct tasks_family *f = &s->families[i];
+	while ((e = map_next(&s->families, &pos))) {
+		const struct tasks_family *f = e->value;
+		uint32_t kind = (uint32_t)e->a;
 		struct finding_draft *d;
 
 		if (f->role != TR_TASK || !grows(st, f) || f->n_at_sockets > f->n_elsewhere)
@@ -169,7 +174,7 @@ static int judge_growth(struct rule_state *st)
 		d = rule_finds(st, finding_score(50, 25, f->n_spawned, 1000, 1));
 		if (!d)
 			return 0;
-		say_family(st, &d->text, (uint32_t)i);
+		say_family(st, &d->text, kind);
 		buf_str(&d->text, ": ");
 		say_count(&d->text, f->n_spawned, "task was", "tasks were");
 		buf_str(&d->text, " spawned (");
@@ -185,7 +190,7 @@ static int judge_growth(struct rule_state *st)
 			buf_str(&d->text, "; they wait at ");
 			say_place(st, &d->text, f->place);
 		}
-		d->f.kind = (uint32_t)i;
+		d->f.kind = kind;
 		d->f.place = f->place;
 	}
 	return 0;

@@ -2,8 +2,7 @@
 /* Wakes that are too many: tasks that wake themselves, herds that are woken for one. */
 #include "findings/rule.h"
 
-#include "base/hist.h"
-#include "base/vec.h"
+#include "base/map.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -23,16 +22,16 @@ struct spin_family {
 
 struct spin_state {
 	struct rule_state st;
-	struct spin_family *families; /* by kind */
-	size_t n;
+	struct map families; /* by kind */
 };
 
 static struct spin_family *spin_family(struct spin_state *s, const struct tl_task *task)
 {
-	if (!GROW_ZERO(s->families, task->kind, s->n))
-		return NULL;
-	s->families[task->kind].role = task->role;
-	return &s->families[task->kind];
+	struct spin_family *f = map_get_or_new(&s->families, task->kind, 0, sizeof(*f));
+
+	if (f)
+		f->role = task->role;
+	return f;
 }
 
 static int spin_on_poll(void *ctx, const struct tl_poll *poll)
@@ -110,20 +109,22 @@ static void find_spin(struct rule_state *st, uint32_t kind, const struct spin_fa
 static int judge_spin(struct rule_state *st)
 {
 	struct spin_state *s = (struct spin_state *)st;
+	const struct map_entry *e;
+	size_t pos = 0;
 
-	for (size_t i = 0; i < s->n; i++) {
-		const struct spin_family *f = &s->families[i];
+	while ((e = map_next(&s->families, &pos))) {
+		const struct spin_family *f = e->value;
 
 		if (f->role == TR_TASK && f->n_polls >= SPIN_POLLS &&
-		    f->n_self_polls >= f->n_polls / 100 * SPIN_SHARE)
-			find_spin(st, (uint32_t)i, f);
+		    f->n_self_polls * 100 >= f->n_polls * SPIN_SHARE)
+			find_spin(st, (uint32_t)e->a, f);
 	}
 	return 0;
 }
 
 static void done_spin(struct rule_state *st)
 {
-	free(((struct spin_state *)st)->families);
+	map_free(&((struct spin_state *)st)->families, free);
 }
 
 const struct finding_rule rule_spin = {
@@ -150,11 +151,19 @@ const struct finding_rule rule_spin = {
 #define HERD_POLL_NS (5 * NSEC_PER_USEC)
 #define HERD_SHARE 80 /* percent of the polls are short and pending */
 
-/* The wakes of one thread, of one family in a row, each of another task than the one before. */
+/* The wakes of one thread, of one family in a row, each of another task. */
 struct herd_run {
 	uint32_t kind;
-	uint64_t source, n, last_ns, last_task;
+	uint64_t number, source, n, last_ns, last_task;
 	uint32_t source_kind;
+};
+
+/* The run in which a task was woken last; one whose place a newer one has taken counts as new. A
+ * power of two. */
+#define N_HERD_TASKS (1u << 14)
+
+struct herd_task {
+	uint64_t serial, run;
 };
 
 struct herd_family {
@@ -164,10 +173,10 @@ struct herd_family {
 
 struct herd_state {
 	struct rule_state st;
-	struct herd_run *runs; /* by thread */
-	size_t n_runs;
-	struct herd_family *families; /* by kind */
-	size_t n_families;
+	struct map runs; /* by thread */
+	uint64_t n_runs;
+	struct herd_task tasks[N_HERD_TASKS]; /* by serial, modulo N_HERD_TASKS */
+	struct map families;		      /* by kind */
 };
 
 static int end_run(struct herd_state *s, const struct herd_run *run)
@@ -176,9 +185,9 @@ static int end_run(struct herd_state *s, const struct herd_run *run)
 
 	if (run->n < HERD_WAKES)
 		return 0;
-	if (!GROW_ZERO(s->families, run->kind, s->n_families))
+	f = map_get_or_new(&s->families, run->kind, 0, sizeof(*f));
+	if (!f)
 		return -ENOMEM;
-	f = &s->families[run->kind];
 	f->n_herds++;
 	if (run->n > f->most) {
 		f->most = run->n;
@@ -191,26 +200,32 @@ static int end_run(struct herd_state *s, const struct herd_run *run)
 static int herd_on_wake(void *ctx, const struct tl_wake *wake)
 {
 	struct herd_state *s = ctx;
+	uint64_t serial = wake->task->serial;
 	uint64_t source = wake->source_task ? wake->source_task->serial : 0;
+	struct herd_task *task = &s->tasks[serial % N_HERD_TASKS];
 	struct herd_run *run;
 
 	if (!wake->by_waker || wake->self || wake->task->role != TR_TASK)
 		return 0;
-	if (!GROW_ZERO(s->runs, wake->thread, s->n_runs))
+	run = map_get_or_new(&s->runs, wake->thread, 0, sizeof(*run));
+	if (!run)
 		return -ENOMEM;
-	run = &s->runs[wake->thread];
+	/* One that comes again is not woken at once with those after it: they take turns. */
 	if (run->kind != wake->task->kind || run->source != source ||
-	    wake->time_ns > run->last_ns + HERD_PAUSE_NS) {
+	    wake->time_ns > run->last_ns + HERD_PAUSE_NS ||
+	    (task->serial == serial && task->run == run->number && run->last_task != serial)) {
 		if (end_run(s, run) < 0)
 			return -ENOMEM;
 		*run = (struct herd_run){.kind = wake->task->kind,
+					 .number = ++s->n_runs,
 					 .source = source,
 					 .source_kind = wake->source_task ? wake->source_task->kind
 									  : TRACE_KIND_NONE};
 	}
-	run->n += run->last_task != wake->task->serial;
-	run->last_task = wake->task->serial;
+	run->n += run->last_task != serial;
+	run->last_task = serial;
 	run->last_ns = wake->time_ns;
+	*task = (struct herd_task){serial, run->number};
 	return 0;
 }
 
@@ -221,9 +236,9 @@ static int herd_on_poll(void *ctx, const struct tl_poll *poll)
 
 	if (!tl_poll_measured(poll) || poll->task->role != TR_TASK)
 		return 0;
-	if (!GROW_ZERO(s->families, poll->task->kind, s->n_families))
+	f = map_get_or_new(&s->families, poll->task->kind, 0, sizeof(*f));
+	if (!f)
 		return -ENOMEM;
-	f = &s->families[poll->task->kind];
 	f->n_polls++;
 	f->n_idle_polls +=
 		poll->outcome == TO_PENDING && poll->end_ns - poll->begin_ns < HERD_POLL_NS;
@@ -234,14 +249,19 @@ static int judge_herd(struct rule_state *st)
 {
 	struct herd_state *s = (struct herd_state *)st;
 
-	for (size_t i = 0; i < s->n_runs; i++)
-		if (end_run(s, &s->runs[i]) < 0)
+	const struct map_entry *e;
+	size_t pos = 0;
+
+	while ((e = map_next(&s->runs, &pos)))
+		if (end_run(s, e->value) < 0)
 			return -ENOMEM;
-	for (size_t i = 0; i < s->n_families; i++) {
-		const struct herd_family *f = &s->families[i];
+	pos = 0;
+	while ((e = map_next(&s->families, &pos))) {
+		const struct herd_family *f = e->value;
+		uint32_t kind = (uint32_t)e->a;
 		struct finding_draft *d;
 
-		if (!f->n_herds || f->n_idle_polls < f->n_polls / 100 * HERD_SHARE)
+		if (!f->n_herds || f->n_idle_polls * 100 < f->n_polls * HERD_SHARE)
 			continue;
 		d = rule_finds(st, finding_score(30, 30, f->n_herds, 20, 1));
 		if (!d)
@@ -249,7 +269,7 @@ static int judge_herd(struct rule_state *st)
 		buf_str(&d->text, "up to ");
 		say_count(&d->text, f->most, "task", "tasks");
 		buf_str(&d->text, " of ");
-		say_family(st, &d->text, (uint32_t)i);
+		say_family(st, &d->text, kind);
 		buf_str(&d->text, " were woken at once");
 		if (f->source_kind != TRACE_KIND_NONE) {
 			buf_str(&d->text, " by ");
@@ -259,7 +279,7 @@ static int judge_herd(struct rule_state *st)
 		say_count(&d->text, f->n_herds, "time", "times");
 		buf_printf(&d->text, "; %llu %% of their polls did nothing but wait again",
 			   (unsigned long long)(f->n_idle_polls * 100 / f->n_polls));
-		d->f.kind = (uint32_t)i;
+		d->f.kind = kind;
 		d->f.time_ns = f->time_ns;
 	}
 	return 0;
@@ -267,8 +287,8 @@ static int judge_herd(struct rule_state *st)
 
 static void done_herd(struct rule_state *st)
 {
-	free(((struct herd_state *)st)->runs);
-	free(((struct herd_state *)st)->families);
+	map_free(&((struct herd_state *)st)->runs, free);
+	map_free(&((struct herd_state *)st)->families, free);
 }
 
 const struct finding_rule rule_herd = {

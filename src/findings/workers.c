@@ -3,7 +3,7 @@
 #include "findings/rule.h"
 #include "findings/windows.h"
 
-#include "base/vec.h"
+#include "base/map.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -21,8 +21,7 @@ struct driver {
 
 struct driver_state {
 	struct rule_state st;
-	struct driver *drivers; /* by process */
-	size_t n_drivers;
+	struct map drivers; /* by process */
 	struct windows windows;
 };
 
@@ -42,9 +41,9 @@ static int driver_on_park(void *ctx, const struct tl_park *park)
 	windows_park(&s->windows, park);
 	if (!is_look(park->call))
 		return 0;
-	if (!GROW_ZERO(s->drivers, process, s->n_drivers))
+	d = map_get_or_new(&s->drivers, process, 0, sizeof(*d));
+	if (!d)
 		return -ENOMEM;
-	d = &s->drivers[process];
 	if (d->end_ns && park->begin_ns > d->end_ns + STALL_NS)
 		windows_add(&s->windows, d->end_ns, park->begin_ns, d->thread, TRACE_KIND_NONE);
 	if (park->end_ns >= d->end_ns)
@@ -78,14 +77,18 @@ static int judge_driver(struct rule_state *st)
 	struct driver_state *s = (struct driver_state *)st;
 	uint64_t end_ns = rule_facts(st)->scope.end_ns;
 	const struct window *worst = NULL;
+	const struct map_entry *e;
 	uint64_t n = 0, sum = 0;
+	size_t pos = 0;
 
 	if (rule_lacks_events(st))
 		return 0;
-	for (size_t i = 0; i < s->n_drivers; i++)
-		if (s->drivers[i].end_ns && end_ns > s->drivers[i].end_ns + STALL_NS)
-			windows_add(&s->windows, s->drivers[i].end_ns, end_ns, s->drivers[i].thread,
-				    TRACE_KIND_NONE);
+	while ((e = map_next(&s->drivers, &pos))) {
+		const struct driver *d = e->value;
+
+		if (d->end_ns && end_ns > d->end_ns + STALL_NS)
+			windows_add(&s->windows, d->end_ns, end_ns, d->thread, TRACE_KIND_NONE);
+	}
 	for (size_t i = 0; i < s->windows.n; i++) {
 		const struct window *w = &s->windows.top[i];
 
@@ -114,7 +117,7 @@ static int judge_driver(struct rule_state *st)
 
 static void done_driver(struct rule_state *st)
 {
-	free(((struct driver_state *)st)->drivers);
+	map_free(&((struct driver_state *)st)->drivers, free);
 }
 
 const struct finding_rule rule_driver = {
@@ -174,11 +177,12 @@ static int judge_lifo(struct rule_state *st)
 	const struct window *worst = NULL;
 	uint64_t n = 0;
 
-	/* While other workers were idle: else it is a delay as others. */
+	/* In the poll that woke it, and while other workers were idle: else it is a delay as others. */
 	for (size_t i = 0; i < s->windows.n; i++) {
 		const struct window *w = &s->windows.top[i];
 
-		if (w->source_kind != w->poll_kind || !rule_count_workers(st, w->idle, w->n_idle))
+		if (!w->poll_number || w->source_kind != w->poll_kind ||
+		    w->poll_begin_ns > w->begin_ns || !rule_count_workers(st, w->idle, w->n_idle))
 			continue;
 		worst = worst ? worst : w;
 		n++;

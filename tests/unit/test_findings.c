@@ -86,6 +86,7 @@ struct recording {
 	size_t n[N_THREADS];
 	uint64_t length_ns;
 	struct trace_cpu cpu; /* n_threads 0: none */
+	uint32_t process;     /* of all threads, as their records have it */
 };
 
 #define MAX_EVENTS 65536
@@ -171,7 +172,8 @@ static void write_recording(struct recording *rec, const char *path)
 	for (size_t i = 0; i < N_KINDS; i++)
 		assert_int_equal(trace_writer_kind(w, &kinds[i], &index), 0);
 	for (unsigned i = 0; i < N_THREADS; i++) {
-		const struct trace_thread thread = {.tid = 100 + i, .name = "worker"};
+		const struct trace_thread thread = {
+			.process = rec->process, .tid = 100 + i, .name = "worker"};
 
 		assert_int_equal(trace_writer_thread(w, &thread, &index), 0);
 	}
@@ -465,6 +467,27 @@ static void test_herd(void **state)
 	expect_rule(&rec, "herd", NULL);
 }
 
+/* A few tasks to which one hands work out in turn are no herd, however fast that goes. */
+static void test_turns(void **state)
+{
+	struct recording rec = {.length_ns = 1000 * MS};
+	(void)state;
+	worker(&rec, 0);
+	worker(&rec, 1);
+	spawn(&rec, 0, 1, K_OTHER, 5000);
+	for (unsigned i = 0; i < 4; i++)
+		spawn(&rec, 0, 10 + i, K_TASK, 1 + i);
+	poll_begin(&rec, 0, 100 * MS, K_OTHER, 5000);
+	for (unsigned i = 0; i < 4000; i++) {
+		uint64_t t = 100 * MS + i * 10 * US;
+
+		wake(&rec, 0, t, K_TASK, 1 + i % 4);
+		poll(&rec, 1, t + 2 * US, US, K_TASK, 1 + i % 4, TO_PENDING, P_NOTIFY);
+	}
+	poll_end(&rec, 0, 200 * MS, K_OTHER, 5000, TO_PENDING, P_SLEEP);
+	expect_rule(&rec, "herd", NULL);
+}
+
 /* ---- workers ---- */
 
 static void stall(struct recording *rec, unsigned call_of_other)
@@ -491,6 +514,10 @@ static void test_driver(void **state)
 	/* The other one looks. */
 	stall(&rec, TB_EPOLL_WAIT);
 	expect_rule(&rec, "driver-stalled", NULL);
+	/* A process of any number: memory is for those that there are. */
+	stall(&rec, TB_FUTEX);
+	rec.process = UINT32_MAX;
+	expect_rule(&rec, "driver-stalled", "no thread looked at timers and sockets for 302 ms");
 }
 
 static void behind_its_waker(struct recording *rec, bool other_is_idle)
@@ -518,6 +545,20 @@ static void test_lifo_slot(void **state)
 		    "app::task was ready for 90.0 ms behind app::other, which had woken it and "
 		    "went on in the same poll, while 1 other worker slept\n");
 	behind_its_waker(&rec, false);
+	expect_rule(&rec, "lifo-slot", NULL);
+
+	/* The poll that woke it, of the first kind, ends at once: something else kept the worker. */
+	rec.length_ns = 1000 * MS;
+	worker(&rec, 0);
+	worker(&rec, 1);
+	spawn(&rec, 0, 1 * MS, K_TASK, 1);
+	spawn(&rec, 0, 2 * MS, K_OTHER, 2);
+	poll(&rec, 0, 3 * MS, US, K_OTHER, 2, TO_PENDING, P_NOTIFY);
+	poll_begin(&rec, 0, 10 * MS, K_TASK, 1);
+	wake(&rec, 0, 11 * MS, K_OTHER, 2);
+	poll_end(&rec, 0, 12 * MS, K_TASK, 1, TO_PENDING, P_SLEEP);
+	poll(&rec, 0, 101 * MS, US, K_OTHER, 2, TO_READY, 0);
+	park(&rec, 1, 4 * MS, 900 * MS, TB_FUTEX);
 	expect_rule(&rec, "lifo-slot", NULL);
 }
 
@@ -824,6 +865,7 @@ int main(void)
 		cmocka_unit_test(test_blocking_calls),
 		cmocka_unit_test(test_spin),
 		cmocka_unit_test(test_herd),
+		cmocka_unit_test(test_turns),
 		cmocka_unit_test(test_driver),
 		cmocka_unit_test(test_lifo_slot),
 		cmocka_unit_test(test_imbalance),
