@@ -637,7 +637,7 @@ int report_make(struct trace_reader *r, const struct report_options *opt,
 
 bool report_empty(const struct report *rep)
 {
-	return !rep->totals.n_events;
+	return !rep->totals.n_events && !trace_reader_n_moments(rep->reader);
 }
 
 void report_free(struct report *rep)

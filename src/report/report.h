@@ -43,7 +43,7 @@ void report_free(struct report *rep);
 int report_parse_sort(const char *s, enum report_sort *ret_sort);
 /* "handler", "task", "both" into the enum; -EINVAL. */
 int report_parse_by(const char *s, enum report_by *ret_by);
-/* Nothing can be reported: not a single event was read. */
+/* Nothing can be reported: neither an event nor a moment was read. */
 bool report_empty(const struct report *rep);
 void report_text(const struct report *rep, struct buf *out);
 void report_json(const struct report *rep, struct buf *out);

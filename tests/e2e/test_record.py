@@ -390,7 +390,8 @@ os.execv(suite, [suite, "short_tasks"])"""
     report = driver.report(pollux, trace)
     assert [os.path.basename(p["exe"]) for p in report["processes"]][1:] == ["suite"]
     assert len({p["pid"] for p in report["processes"]}) == 1
-    short = [f for f in report["families"] if f["name"].startswith("suite::threads::short")]
+    short = [f for f in report["families"]
+             if f["role"] == "task" and f["name"].startswith("suite::threads::short")]
     assert len(short) == 1 and 0 < short[0]["tasks"] < truth["totals"]["spawned"] + 1
     assert report["lost"] == 0
     # What was not seen of it is said.
@@ -425,7 +426,8 @@ os.execv({sys.executable!r}, [{sys.executable!r}, "-c",
     trace = next(tmp_path.glob("pollux-suite-*.plx"))
     report = driver.report(pollux, trace)
     truth = driver.split_output(result.stdout)[1]
-    short = next(f for f in report["families"] if f["name"].startswith("suite::threads::short"))
+    short = next(f for f in report["families"]
+                 if f["role"] == "task" and f["name"].startswith("suite::threads::short"))
     assert short["tasks"] == short["spawned"] == max(f["spawned"] for f in truth["families"]), short
     # Each program's own: the sums are of the last one.
     tables = [c for c in report["coverage"] if c["item"] == "tokio task tables"]
