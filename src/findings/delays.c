@@ -3,7 +3,6 @@
 #include "findings/rule.h"
 #include "findings/windows.h"
 
-#include "base/hist.h"
 #include "base/map.h"
 
 #include <errno.h>
@@ -14,7 +13,6 @@
 struct delay_state {
 	struct rule_state st;
 	struct windows windows;
-	struct hist all;
 	uint64_t open_ns, open_since_ns; /* the longest that had not ended with the trace */
 	uint32_t open_kind;
 };
@@ -28,7 +26,7 @@ static int delay_on_poll(void *ctx, const struct tl_poll *poll)
 		return 0;
 	windows_add(&s->windows, poll->scheduled_ns, poll->begin_ns, poll->thread,
 		    poll->task->kind);
-	return hist_add(&s->all, poll->begin_ns - poll->scheduled_ns);
+	return 0;
 }
 
 static int delay_on_wait(void *ctx, const struct tl_wait *wait)
@@ -43,7 +41,7 @@ static int delay_on_wait(void *ctx, const struct tl_wait *wait)
 		s->open_since_ns = wait->begin_ns;
 		s->open_kind = wait->task->kind;
 	}
-	return hist_add(&s->all, ns);
+	return 0;
 }
 
 static int judge_delay(struct rule_state *st)
@@ -82,11 +80,6 @@ static int judge_delay(struct rule_state *st)
 	return 0;
 }
 
-static void done_delay(struct rule_state *st)
-{
-	hist_done(&((struct delay_state *)st)->all);
-}
-
 static int delay_on_park(void *ctx, const struct tl_park *park)
 {
 	windows_park(&((struct delay_state *)ctx)->windows, park);
@@ -104,7 +97,6 @@ const struct finding_rule rule_delay = {
 		},
 	.state_bytes = sizeof(struct delay_state),
 	.judge = judge_delay,
-	.done = done_delay,
 };
 
 /* ---- spawned, never polled ---- */

@@ -548,7 +548,7 @@ bool place_awaits_a(const struct rule_state *st, uint64_t place, const char *par
 	const struct trace_place *p = place ? trace_reader_place(r, (uint32_t)(place - 1)) : NULL;
 
 	/* From the innermost one on; each is an earlier one than the one before. */
-	while (p) {
+	for (unsigned n = 0; p && n < TRACE_MAX_OUTER; n++) {
 		if (p->awaits && strstr(p->awaits, part))
 			return true;
 		p = p != own && p->outer ? trace_reader_place(r, p->outer - 1) : NULL;

@@ -4,6 +4,7 @@
  * polls that began before and go on, timers that are overdue, tasks that are done and kept.
  */
 #include "findings/rule.h"
+#include "findings/windows.h"
 
 #include "base/map.h"
 #include "base/syscalls.h"
@@ -292,6 +293,52 @@ const struct finding_rule rule_pool_stuck = {
 
 /* ---- timers ---- */
 
+struct overdue_state {
+	struct rule_state st;
+	struct map looks; /* by process: uint64_t, when the last look at timers ended */
+};
+
+static int overdue_on_park(void *ctx, const struct tl_park *park)
+{
+	struct overdue_state *s = ctx;
+	const struct trace_thread *t =
+		trace_reader_thread(rule_facts(&s->st)->reader, park->thread);
+	uint64_t *last_ns;
+
+	if (!t || !park_is_look(park->call))
+		return 0;
+	last_ns = map_get_or_new(&s->looks, t->process, 0, sizeof(*last_ns));
+	if (!last_ns)
+		return -ENOMEM;
+	if (park->end_ns > *last_ns)
+		*last_ns = park->end_ns;
+	return 0;
+}
+
+static void done_overdue(struct rule_state *st)
+{
+	map_free(&((struct overdue_state *)st)->looks, free);
+}
+
+/* Up to when timers were looked at, as far as is known. One that was due before is held by a task
+ * that does not wait for it any more. */
+static uint64_t looked_at_ns(const struct overdue_state *s, const struct trace_moment *m)
+{
+	static const char *const looks[] = {"epoll_wait", "epoll_pwait", "epoll_pwait2", "poll",
+					    "ppoll"};
+	const uint64_t *last_ns = map_get(&s->looks, m->process, 0);
+
+	for (size_t i = 0; i < m->n_threads; i++) {
+		uint32_t call = m->threads[i].call;
+		const char *name = call ? syscall_name(call - 1) : NULL;
+
+		for (size_t k = 0; name && k < sizeof(looks) / sizeof(looks[0]); k++)
+			if (!strcmp(name, looks[k]))
+				return m->now_ns;
+	}
+	return last_ns ? *last_ns : 0;
+}
+
 static int judge_overdue(struct rule_state *st)
 {
 	const struct findings_facts *facts = rule_facts(st);
@@ -300,6 +347,7 @@ static int judge_overdue(struct rule_state *st)
 		return skip_without_moment(st);
 	for (size_t i = 0; i < facts->n_moments; i++) {
 		const struct rule_moment *rm = &facts->moments[i];
+		uint64_t looked_ns = looked_at_ns((struct overdue_state *)st, &rm->m);
 		const struct await_node *worst_own = NULL;
 		const struct moment_task *worst = NULL;
 		uint64_t late = 0, n = 0;
@@ -312,7 +360,8 @@ static int judge_overdue(struct rule_state *st)
 				continue;
 			leaf = find_leaf(t->tree, &own);
 			if (!leaf || leaf->wait != AW_SLEEP || !leaf->value ||
-			    rm->m.now_ns < leaf->value + OVERDUE_NS)
+			    leaf->value > rm->m.now_ns || rm->m.now_ns - leaf->value < OVERDUE_NS ||
+			    leaf->value <= looked_ns)
 				continue;
 			n++;
 			if (rm->m.now_ns - leaf->value <= late)
@@ -344,8 +393,10 @@ const struct finding_rule rule_overdue = {
 	.name = "overdue-timers",
 	.title = "timers that are overdue",
 	.advice = "find the worker that should look at timers: it is in a poll that does not end",
-	.state_bytes = sizeof(struct rule_state),
+	.sink = &(const struct timeline_sink){.park = overdue_on_park},
+	.state_bytes = sizeof(struct overdue_state),
 	.judge = judge_overdue,
+	.done = done_overdue,
 };
 
 /* ---- finished, and kept ---- */

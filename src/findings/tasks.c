@@ -20,6 +20,10 @@ struct tasks_family {
 struct tasks_state {
 	struct rule_state st;
 	struct map families; /* by kind */
+	/* What the last one of those that wait when the trace ends waits for, by its place: many wait
+	 * at one. */
+	uint64_t last_place;
+	enum wait_for last_for;
 };
 
 static struct tasks_family *tasks_family(struct tasks_state *s, uint32_t kind)
@@ -134,7 +138,11 @@ static int growth_on_wait(void *ctx, const struct tl_wait *wait)
 	f = tasks_family(s, wait->task->kind);
 	if (!f)
 		return -ENOMEM;
-	if (place_waits_for(&s->st, wait->place) == WF_IO) {
+	if (wait->place != s->last_place) {
+		s->last_place = wait->place;
+		s->last_for = place_waits_for(&s->st, wait->place);
+	}
+	if (s->last_for == WF_IO) {
 		f->n_at_sockets++;
 	} else {
 		f->n_elsewhere++;

@@ -27,7 +27,7 @@ static void add_park(struct window *w, const struct tl_park *p)
 		return;
 	if (w->n_idle < WINDOWS_IDLE)
 		w->idle[w->n_idle++] = p->thread;
-	w->looked = w->looked || (p->call >= TB_EPOLL_WAIT && p->call <= TB_SELECT);
+	w->looked = w->looked || park_is_look(p->call);
 }
 
 struct window *windows_add(struct windows *w, uint64_t begin_ns, uint64_t end_ns, uint32_t thread,

@@ -38,6 +38,12 @@ struct windows {
 	size_t n_polls, n_parks; /* that were seen: the rings hold the last */
 };
 
+/* Whether a thread in that call looks at timers and sockets. */
+static inline bool park_is_look(uint16_t call)
+{
+	return call >= TB_EPOLL_WAIT && call <= TB_SELECT;
+}
+
 /* Those of less than WINDOWS_MIN_NS are left out. NULL if longer ones are there. Valid until the
  * next call. */
 struct window *windows_add(struct windows *w, uint64_t begin_ns, uint64_t end_ns, uint32_t thread,

@@ -25,11 +25,6 @@ struct driver_state {
 	struct windows windows;
 };
 
-static bool is_look(uint16_t call)
-{
-	return call >= TB_EPOLL_WAIT && call <= TB_SELECT;
-}
-
 static int driver_on_park(void *ctx, const struct tl_park *park)
 {
 	struct driver_state *s = ctx;
@@ -39,7 +34,7 @@ static int driver_on_park(void *ctx, const struct tl_park *park)
 	struct driver *d;
 
 	windows_park(&s->windows, park);
-	if (!is_look(park->call))
+	if (!park_is_look(park->call))
 		return 0;
 	d = map_get_or_new(&s->drivers, process, 0, sizeof(*d));
 	if (!d)
@@ -139,7 +134,6 @@ const struct finding_rule rule_driver = {
 struct lifo_state {
 	struct rule_state st;
 	struct windows windows;
-	uint64_t n, max_ns;
 };
 
 static int lifo_on_poll(void *ctx, const struct tl_poll *poll)
@@ -161,7 +155,6 @@ static int lifo_on_poll(void *ctx, const struct tl_poll *poll)
 			poll->task->kind);
 	if (w)
 		w->source_kind = wake->source_kind;
-	s->n++;
 	return 0;
 }
 
@@ -203,8 +196,8 @@ static int judge_lifo(struct rule_state *st)
 		  "other worker slept", "other workers slept");
 	if (n > 1) {
 		buf_str(&d->text, "; so ");
-		text_exact(&d->text, n == WINDOWS_MOST && s->n > n ? s->n : n);
-		buf_str(&d->text, " times");
+		text_exact(&d->text, n);
+		buf_str(&d->text, n == WINDOWS_MOST ? " times or more" : " times");
 	}
 	d->f.kind = worst->kind;
 	d->f.time_ns = worst->begin_ns;
@@ -241,7 +234,8 @@ static int judge_imbalance(struct rule_state *st)
 		    (!most || facts->threads[i].busy_ns > most->busy_ns))
 			most = &facts->threads[i];
 	rest_ns = facts->busy_ns - most->busy_ns;
-	if ((double)most->busy_ns < IMBALANCE_SHARE * (double)facts->scope.length_ns ||
+	if (!most->busy_ns ||
+	    (double)most->busy_ns < IMBALANCE_SHARE * (double)facts->scope.length_ns ||
 	    most->busy_ns < 9 * rest_ns)
 		return 0;
 	struct finding_draft *d = rule_finds(st, 35);

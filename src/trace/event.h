@@ -281,6 +281,9 @@ enum trace_place_flags {
 	TRACE_PLACE_OWN = 2,	  /* since 1.5: of the program's own code, not of a library's */
 };
 
+/* Links of a chain of await points that are looked at: real ones have some tens. */
+enum { TRACE_MAX_OUTER = 256 };
+
 /* An await point: where in its function a task was when its poll ended pending. */
 struct trace_place {
 	uint32_t process;

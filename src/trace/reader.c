@@ -553,9 +553,12 @@ const struct trace_place *trace_reader_own_place(const struct trace_reader *r, u
 	const struct trace_place *innermost = trace_reader_place(r, i), *p = innermost;
 
 	/* Each is an earlier one than the one before. */
-	while (p && !is_own_place(p, own))
+	for (unsigned n = 0; p && n < TRACE_MAX_OUTER; n++) {
+		if (is_own_place(p, own))
+			return p;
 		p = p->outer ? trace_reader_place(r, p->outer - 1) : NULL;
-	return p ? p : innermost;
+	}
+	return innermost;
 }
 
 const struct trace_frame *trace_reader_frame(const struct trace_reader *r, uint32_t i)

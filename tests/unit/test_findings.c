@@ -85,8 +85,9 @@ struct recording {
 	struct trace_event *events[N_THREADS];
 	size_t n[N_THREADS];
 	uint64_t length_ns;
-	struct trace_cpu cpu; /* n_threads 0: none */
-	uint32_t process;     /* of all threads, as their records have it */
+	struct trace_cpu cpu;		   /* n_threads 0: none */
+	uint32_t process;		   /* of all threads, as their records have it */
+	const struct trace_moment *moment; /* of the end; NULL: none */
 };
 
 #define MAX_EVENTS 65536
@@ -191,6 +192,8 @@ static void write_recording(struct recording *rec, const char *path)
 	/* As in a live recording, what places read is known after they were used. */
 	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
 		assert_int_equal(trace_writer_place(w, &places[i], &index), 0);
+	if (rec->moment)
+		assert_int_equal(trace_writer_moment(w, rec->moment), 0);
 	assert_int_equal(trace_writer_cost(w, &cost), 0);
 	if (rec->cpu.n_threads)
 		assert_int_equal(trace_writer_cpu(w, &rec->cpu), 0);
@@ -810,6 +813,48 @@ static void test_dropped(void **state)
 
 /* ---- the recording itself ---- */
 
+/* A task that waits for a timer of 700 ms at the end, 1 s, while a worker is in a poll. */
+static void sleeps(struct recording *rec, uint64_t last_look)
+{
+	static const struct moment_kind kind = {
+		.name = "app::task", .full_name = "app::task", .object = "", .site = ""};
+	static struct moment_thread thread = {.tid = 100, .name = "worker"};
+	static struct await_node leaf = {.kind = AN_LEAF,
+					 .name = "sleep",
+					 .full_name = "tokio::time::sleep::Sleep",
+					 .wait = AW_SLEEP,
+					 .value = START + 700 * MS};
+	static struct moment_task task = {.kind = &kind, .id = 2, .addr = 64, .tree = &leaf};
+	static const struct trace_moment moment = {.when = MOMENT_END,
+						   .now_ns = START + 1000 * MS,
+						   .stopped = true,
+						   .n_found = 1,
+						   .tasks = &task,
+						   .n_tasks = 1,
+						   .threads = &thread,
+						   .n_threads = 1};
+
+	rec->length_ns = 1000 * MS;
+	rec->moment = &moment;
+	worker(rec, 0);
+	park(rec, 0, 10 * MS, last_look, TB_EPOLL_WAIT);
+	spawn(rec, 0, last_look + MS, K_OTHER, 1);
+	poll_begin(rec, 0, last_look + 2 * MS, K_OTHER, 1);
+}
+
+static void test_overdue(void **state)
+{
+	struct recording rec = {0};
+	(void)state;
+	sleeps(&rec, 600 * MS);
+	expect_rule(&rec, "overdue-timers",
+		    "1 timer is overdue by 300 ms, that of task 2 app::task: no worker looks at "
+		    "timers");
+	/* Timers were looked at since: the task has it, but does not wait for it any more. */
+	sleeps(&rec, 800 * MS);
+	expect_rule(&rec, "overdue-timers", NULL);
+}
+
 static void test_quality(void **state)
 {
 	struct recording rec = {.length_ns = 1000 * MS};
@@ -880,6 +925,7 @@ int main(void)
 		cmocka_unit_test(test_panicked),
 		cmocka_unit_test(test_growth),
 		cmocka_unit_test(test_dropped),
+		cmocka_unit_test(test_overdue),
 		cmocka_unit_test(test_quality),
 		cmocka_unit_test(test_lost_or_filtered),
 	};

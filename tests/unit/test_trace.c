@@ -563,6 +563,30 @@ static void test_places(void **state)
 	file_read_done(&f);
 }
 
+/* The program's own place among those around one. How far it is looked for has a limit: a hostile
+ * chain is as long as the file. */
+static void test_own_place(void **state)
+{
+	struct trace_writer *w = open_writer(1);
+	struct trace_event ev = {.time = 10, .type = TE_POLL_BEGIN, .task = 7};
+	uint32_t index;
+
+	for (uint32_t i = 0; i < 1000; i++) {
+		const struct trace_place place = {
+			.function = "f", .flags = i ? 0 : TRACE_PLACE_OWN, .outer = i};
+
+		assert_int_equal(trace_writer_place(w, &place, &index), 0);
+		assert_int_equal(index, i);
+	}
+	assert_int_equal(trace_writer_events(w, 0, &ev, 1), 0);
+	close_writer(w);
+	struct file_read f = read_whole();
+	const struct trace_reader *r = f.reader;
+	assert_ptr_equal(trace_reader_own_place(r, 100, NULL), trace_reader_place(r, 0));
+	assert_ptr_equal(trace_reader_own_place(r, 999, NULL), trace_reader_place(r, 999));
+	file_read_done(&f);
+}
+
 /* Metadata written in the middle of the file is there before the first event that follows it. */
 static void test_metadata_comes_before_events(void **state)
 {
@@ -1082,6 +1106,7 @@ int main(void)
 		cmocka_unit_test(test_sample),
 		cmocka_unit_test(test_golden),
 		cmocka_unit_test(test_long_strings_and_many_sites),
+		cmocka_unit_test(test_own_place),
 		cmocka_unit_test(test_places),
 		cmocka_unit_test(test_metadata_comes_before_events),
 		cmocka_unit_test(test_bytes_per_event),
