@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A program's symbols and debug information decide which names and places people see. rustc has
- * two manglings of symbols: the legacy one has no type arguments, so that each handler of a web
- * framework is "F::call"; v0 has them. `debug = "line-tables-only"` gives places and no types: the
+ * two manglings of symbols: the legacy one has no type arguments, so that in stacks a handler may be
+ * "F::call"; v0 has them. `debug = "line-tables-only"` gives places and no types: the
  * names are those of the symbols.
  */
 #include "cli/grade.h"
@@ -63,23 +63,23 @@ enum grade grade_of(struct elf_image *image, const char *path, const struct runt
 }
 
 #define ADVICE_V0 "RUSTFLAGS=\"-C symbol-mangling-version=v0\""
+#define LEGACY_GIVES "names without types in them: in stacks a handler may be F::call"
 #define ADVICE_FULL "debug = true in [profile.release]"
 
 const struct grade_text grade_texts[GRADE_N] = {
 	[GRADE_STRIPPED] = {"stripped", "no names: families are numbered",
 			    "names and places (strip = false, " ADVICE_FULL ")"},
-	[GRADE_LEGACY] = {"legacy symbols", "names without types in them, as F::call of a handler",
+	[GRADE_LEGACY] = {"legacy symbols", LEGACY_GIVES,
 			  "types in names (" ADVICE_V0
 			  "); lines, await points and trees (" ADVICE_FULL ")"},
 	[GRADE_V0] = {"v0 symbols", "names with types in them",
 		      "lines, await points and trees (" ADVICE_FULL ")"},
 	[GRADE_LINES] = {"line tables", "lines in stacks and of spawn sites outside of the runtime",
 			 "names (strip = false); await points and trees (" ADVICE_FULL ")"},
-	[GRADE_LINES_LEGACY] = {"line tables, legacy symbols",
-				"lines in stacks and of spawn sites outside of the runtime; names "
-				"without types in them, as F::call of a handler",
-				"types in names (" ADVICE_V0
-				"); await points and trees (" ADVICE_FULL ")"},
+	[GRADE_LINES_LEGACY] =
+		{"line tables, legacy symbols",
+		 "lines in stacks and of spawn sites outside of the runtime; " LEGACY_GIVES,
+		 "types in names (" ADVICE_V0 "); await points and trees (" ADVICE_FULL ")"},
 	[GRADE_LINES_V0] = {"line tables, v0 symbols",
 			    "lines in stacks and of spawn sites outside of the runtime; names with "
 			    "types in them",
