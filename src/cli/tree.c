@@ -102,6 +102,7 @@ struct job {
 	bool json;
 	bool chosen; /* --at was given */
 	enum moment_when when;
+	unsigned n_unmatched; /* processes of which no task was chosen */
 	struct buf out;
 	struct json j;
 };
@@ -125,6 +126,7 @@ static int show(struct job *job, const struct trace_moment *m, const struct comp
 		json_end_object(&job->j);
 	} else {
 		if (titled && process) {
+			buf_str(&job->out, job->out.len ? "\n" : "");
 			buf_printf(&job->out, "process %u ", process->pid);
 			text_safe(&job->out, process->exe);
 			buf_str(&job->out, "\n\n");
@@ -137,8 +139,25 @@ static int show(struct job *job, const struct trace_moment *m, const struct comp
 	return 0;
 }
 
+/* Of several processes those that have a task that was chosen are shown: 1 or 0. A process alone has
+ * to have one for each word. */
+static int check_chosen(struct job *job, const struct trace_moment *m, bool several,
+			struct error *err)
+{
+	bool chosen = !job->render.tasks && !job->render.families;
+
+	if (!several) {
+		int rc = check_words(&job->render, m, err);
+		return rc < 0 ? rc : 1;
+	}
+	for (size_t i = 0; i < m->n_tasks && !chosen; i++)
+		chosen = render_matches(&job->render, &m->tasks[i]);
+	job->n_unmatched += !chosen;
+	return chosen;
+}
+
 /* The moment of a process that was asked for, else the one that there is. */
-static int show_process(struct job *job, struct trace_reader *r, uint32_t process, bool titled,
+static int show_process(struct job *job, struct trace_reader *r, uint32_t process, bool several,
 			struct error *err)
 {
 	struct trace_moment m[MOMENT_N] = {0};
@@ -153,21 +172,21 @@ static int show_process(struct job *job, struct trace_reader *r, uint32_t proces
 	}
 	if (rc >= 0 && !there[when] && !job->chosen)
 		when = MOMENT_START;
-	if (rc >= 0 && there[when]) {
-		rc = check_words(&job->render, &m[when], err);
-		if (rc == 0 && when == MOMENT_END && there[MOMENT_START])
-			rc = comparison_make(&m[MOMENT_START], &m[MOMENT_END], &since, err);
-		if (rc == 0 && when != job->when && !job->json)
-			buf_str(&job->out, "the start of the recording: there is no moment of "
-					   "its end\n\n");
-		if (rc == 0)
-			rc = show(job, &m[when], since.changes ? &since : NULL,
-				  trace_reader_process(r, process), titled, err);
-	}
+	if (rc >= 0 && there[when])
+		rc = check_chosen(job, &m[when], several, err);
+	bool shown = rc == 1 && there[when];
+	if (shown && when == MOMENT_END && there[MOMENT_START])
+		rc = comparison_make(&m[MOMENT_START], &m[MOMENT_END], &since, err);
+	if (rc >= 0 && shown && when != job->when && !job->json)
+		buf_str(&job->out, "the start of the recording: there is no moment of "
+				   "its end\n\n");
+	if (rc >= 0 && shown)
+		rc = show(job, &m[when], since.changes ? &since : NULL,
+			  trace_reader_process(r, process), several, err);
 	comparison_done(&since);
 	moment_done(&m[MOMENT_START]);
 	moment_done(&m[MOMENT_END]);
-	return rc < 0 ? rc : there[when];
+	return rc < 0 ? rc : shown;
 }
 
 static int run_trace(struct job *job, const char *path, struct error *err)
@@ -191,7 +210,12 @@ static int run_trace(struct job *job, const char *path, struct error *err)
 		json_end_array(&job->j);
 		json_end_object(&job->j);
 	}
-	if (rc >= 0 && !n_shown)
+	if (rc >= 0 && !n_shown && job->n_unmatched)
+		rc = error_set(err, -ENOENT,
+			       "no task that --family and --task choose in any of "
+			       "the %u processes",
+			       job->n_unmatched);
+	else if (rc >= 0 && !n_shown)
 		rc = error_set(err, -ENOENT,
 			       "%s has no moment%s%s: pollux before 0.2 made it, it was recorded "
 			       "with --no-snapshot, or the program had ended",

@@ -255,6 +255,13 @@ def test_several_processes(pollux, start, tmp_path):
     text = driver.run(pollux, "tree", trace).stdout
     for program in programs:
         assert f"process {program.pid} {program.path}" in text
+    # A task that only one of them has, or none.
+    first, second = ({task["name"] for task in one["moment"]["tasks"]} for one in shown)
+    for only, program in ((first - second, programs[0]), (second - first, programs[1])):
+        (found,) = moments(pollux, trace, "--family", sorted(only)[0])
+        assert found["pid"] == program.pid and found["moment"]["tasks"]
+    result = driver.run(pollux, "tree", trace, "--family", "nobody")
+    assert result.returncode == 1 and "in any of the 2 processes" in result.stderr
     compare(trace)
 
 
