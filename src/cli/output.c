@@ -22,6 +22,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define LESS "command -v less >/dev/null || exit 127; exec less -FRX"
+
 enum { PIPE_COLUMNS = 120, TERMINAL_COLUMNS = 80, MOST_COLUMNS = 100000, NOT_STARTED = 127 };
 
 bool cli_color(void)
@@ -122,7 +124,7 @@ static const char *pager_command(const struct cli_args *args)
 		return NULL;
 	if (pager && (!*pager || !strcmp(pager, "cat")))
 		return NULL;
-	return pager && geteuid() != 0 ? pager : "less -FRX";
+	return pager && geteuid() != 0 ? pager : LESS;
 }
 
 static bool is_longer_than_screen(const struct buf *text)

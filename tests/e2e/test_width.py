@@ -192,6 +192,9 @@ def test_pager_leaves(tmp_path):
     screen = Screen(["report", "inside.plx"], **missing)
     assert screen.end() == 0
     assert screen.text.endswith(output(["report", "inside.plx"], 100))
+    if os.geteuid() == 0:
+        # Who has no less needs not be told each time.
+        assert screen.text == output(["report", "inside.plx"], 100)
 
 
 def test_short_text_needs_no_pager():
