@@ -104,6 +104,11 @@ void text_share(struct buf *out, uint64_t part, uint64_t whole)
 		buf_printf(out, "%.1f %%", percent);
 }
 
+uint64_t text_percent(uint64_t part, uint64_t whole)
+{
+	return whole ? (uint64_t)((unsigned __int128)part * 100 / whole) : 0;
+}
+
 void text_bytes(struct buf *out, uint64_t n)
 {
 	static const char units[] = "KMGTPE";

@@ -15,6 +15,8 @@ void text_count(struct buf *out, uint64_t n);
 void text_exact(struct buf *out, uint64_t n);
 /* "12.5 %", "< 0.1 %" of what is little but not nothing; "-" of nothing. */
 void text_share(struct buf *out, uint64_t part, uint64_t whole);
+/* 98 of 98.7 %, 0 of nothing: sums from a stranger's trace may have overflowed to that. */
+uint64_t text_percent(uint64_t part, uint64_t whole);
 /* "512 B", "1.2 KiB", "3.4 MiB". */
 void text_bytes(struct buf *out, uint64_t n);
 /* A foreign string, made safe for a terminal: hidden characters and invalid UTF-8 as \x.. . */

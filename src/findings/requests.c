@@ -122,7 +122,7 @@ static void say_where(struct requests_state *s, struct finding_draft *d, const s
 		const char *awaits = place_awaits(&s->st, w->place);
 
 		buf_printf(&d->text, ", %llu %% of it waiting",
-			   (unsigned long long)(w->ns * 100 / all));
+			   (unsigned long long)text_percent(w->ns, all));
 		if (*awaits) {
 			buf_str(&d->text, " for ");
 			text_safe(&d->text, awaits);

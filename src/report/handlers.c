@@ -186,7 +186,7 @@ static void say_where(const struct report *rep, struct buf *out, const struct fa
 		buf_str(out, "waiting");
 		if (!p)
 			return;
-		buf_printf(out, " %llu %%: ", (unsigned long long)(w->waits.sum * 100 / all));
+		buf_printf(out, " %llu %%: ", (unsigned long long)text_percent(w->waits.sum, all));
 		trace_place_text(out, p);
 		if (*p->awaits) {
 			buf_str(out, ", for ");

@@ -24,7 +24,7 @@
 #define START (5000 * MS)
 #define N_THREADS 26
 
-enum { K_TASK, K_OTHER, K_WORKER, K_JOB, K_ROOT, K_FUTURE, K_IN_PLACE, N_KINDS };
+enum { K_TASK, K_OTHER, K_WORKER, K_JOB, K_ROOT, K_FUTURE, K_IN_PLACE, K_HANDLER, N_KINDS };
 
 static const struct trace_kind kinds[N_KINDS] = {
 	[K_TASK] = {.name = "app::task", .full_name = "app::task", .scheduler = "multi_thread"},
@@ -33,6 +33,10 @@ static const struct trace_kind kinds[N_KINDS] = {
 	[K_JOB] = {.role = TR_BLOCKING, .name = "app::job", .full_name = "app::job"},
 	[K_ROOT] = {.role = TR_ROOT, .name = "block_on", .scheduler = "multi_thread"},
 	[K_FUTURE] = {.role = TR_FUTURE, .name = "app::read_frame", .full_name = "app::read_frame"},
+	[K_HANDLER] = {.role = TR_FUTURE,
+		       .name = "app::order",
+		       .full_name = "app::order",
+		       .flags = TRACE_KIND_HANDLER},
 	[K_IN_PLACE] = {.role = TR_WORKER, .name = "block_in_place", .full_name = "block_in_place"},
 };
 
@@ -336,6 +340,35 @@ static void test_long_poll_stack(void **state)
 	poll_end(&rec, 0, 32 * MS, K_TASK, 1, TO_READY, 0);
 	expect(&rec, "long-polls: app::task held its thread for 30.0 ms without yielding, 29.0 ms "
 		     "of it in nanosleep, called at ../src/retry.rs:7 app::backoff\n");
+}
+
+/* Sums of a stranger's times overflow, here to 0. */
+static void test_slow_requests_of_ages(void **state)
+{
+	const uint64_t half = 1ull << 63;
+	struct recording rec = {.length_ns = half + 10 * MS};
+	char *text;
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		uint64_t t = 1 * MS;
+
+		worker(&rec, i);
+		spawn(&rec, i, t - 1, K_TASK, 1 + i);
+		for (unsigned k = 0; k < 2; k++, t += half - 1 * US) {
+			unsigned outcome = k ? TO_READY : TO_PENDING;
+
+			if (k)
+				at(&rec, i, t, TE_WAKE, TW_SCHEDULED, K_TASK, 1 + i, 0);
+			poll_begin(&rec, i, t, K_TASK, 1 + i);
+			at(&rec, i, t, TE_FUTURE_BEGIN, k ? 0 : TRACE_FUTURE_FIRST, K_HANDLER,
+			   0x1000 + i, 0);
+			at(&rec, i, t + 1 * US, TE_FUTURE_END, outcome, K_HANDLER, 0x1000 + i, 0);
+			poll_end(&rec, i, t + 1 * US, K_TASK, 1 + i, outcome, k ? 0 : P_LOCK);
+		}
+	}
+	text = judged(&rec, NULL);
+	assert_non_null(strstr(text, "slow-requests: "));
+	free(text);
 }
 
 static void test_long_polls_without_cpu(void **state)
@@ -905,6 +938,7 @@ int main(void)
 		cmocka_unit_test(test_nothing),
 		cmocka_unit_test(test_long_polls),
 		cmocka_unit_test(test_long_poll_stack),
+		cmocka_unit_test(test_slow_requests_of_ages),
 		cmocka_unit_test(test_long_polls_without_cpu),
 		cmocka_unit_test(test_open_poll),
 		cmocka_unit_test(test_blocking_calls),
