@@ -40,7 +40,7 @@ struct capture_options {
 	uint32_t cpu_hz;      /* samples of the CPU; 0: none */
 	uint32_t stack_bytes; /* copied of the stack by each sample; 0: as is usual */
 	bool sched, syscalls;
-	bool if_possible;      /* these two, and lock_stacks, only where they can be had */
+	bool if_possible;      /* these two, cpu_hz and lock_stacks, only where they can be had */
 	uint64_t long_poll_ns; /* stacks of polls longer than this; 0: none */
 	bool spawn_stacks;     /* the stack of each spawn */
 	bool lock_stacks;      /* the stack of each long wait for a lock */

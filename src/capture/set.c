@@ -163,6 +163,9 @@ int capture_set_open(const struct capture_options *opt, struct trace_writer *w,
 		} else if (m->ops == &capture_sched && opt->if_possible) {
 			s->options.sched = s->options.syscalls = false;
 			rc = 0;
+		} else if (m->ops == &capture_samples && opt->if_possible) {
+			s->options.cpu_hz = 0;
+			rc = 0;
 		}
 	}
 	if (rc == 0)

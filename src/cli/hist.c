@@ -80,17 +80,13 @@ static int of_file(const struct cli_args *args, const char *path, struct hist_jo
 	return code < 0;
 }
 
-static int open_and_record(struct recording *rec, int fd, struct capture_stats *stats,
-			   struct error *err)
+static int open_and_record(struct recording *rec, int fd, struct recorded *ret, struct error *err)
 {
 	struct trace_writer *w;
-	uint64_t began;
+
 	if (trace_writer_open_fd(fd, &w, err) < 0)
 		return -EIO;
-	int r = recording_run(rec, w, stats, &began, err);
-	if (trace_writer_close(w, r < 0 ? NULL : err) < 0 && r == 0)
-		r = -EIO;
-	return r;
+	return recording_run(rec, w, false, ret, err);
 }
 
 static void say_unseen(const struct capture_stats *stats)
@@ -113,7 +109,8 @@ static int of_program(const struct cli_args *args, struct recording *rec, struct
 		      struct error *err)
 {
 	struct live live = {.read = read_hists, .ctx = job};
-	struct capture_stats stats = {0};
+	struct recorded recorded = {0};
+	struct capture_stats *stats = &recorded.stats;
 	int fd;
 
 	rec->capture.sched = rec->capture.syscalls = rec->capture.lock_stacks = true;
@@ -123,22 +120,22 @@ static int of_program(const struct cli_args *args, struct recording *rec, struct
 		return 1;
 	if (isatty(STDERR_FILENO))
 		fprintf(stderr, "pollux: recording; Ctrl-C shows what was counted\n");
-	int r = open_and_record(rec, fd, &stats, err);
+	int r = open_and_record(rec, fd, &recorded, err);
 	int read = live_join(&live, err);
 	r = r < 0 ? r : read;
-	if (r == 0 && !stats.n_events)
-		recording_say_empty(rec, &stats);
+	if (r == 0 && !stats->n_events)
+		recording_say_empty(rec, stats);
 	else if (r == 0)
 		r = show(args, job->hists, err);
-	if (r == 0 && stats.n_events) {
-		say_unseen(&stats);
+	if (r == 0 && stats->n_events) {
+		say_unseen(stats);
 		if (cli_flag(args, "spawns") && !hists_n_spawn_stacks(job->hists))
 			fputs("not seen: stacks of spawns: none was recorded\n", stderr);
 	}
 	hists_free(job->hists);
 	live_done(&live);
-	int code = recording_end(rec, r, &stats);
-	capture_stats_done(&stats);
+	int code = recording_end(rec, r, stats);
+	capture_stats_done(stats);
 	return code;
 }
 

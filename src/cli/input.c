@@ -4,12 +4,18 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/units.h"
+#include "trace/trace.h"
 
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define AGE_SLACK_S 2
 
 static bool newer(const struct stat *a, const struct stat *b)
 {
@@ -81,4 +87,56 @@ int input_trace(const struct cli_args *args, char **ret_path)
 	}
 	*ret_path = path;
 	return 0;
+}
+
+/* How long ago a process started; 0: there is none. */
+static double age_s(pid_t pid)
+{
+	unsigned long long ticks = 0;
+	char path[32], text[1024] = "";
+	struct timespec now;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	f = fopen(path, "re");
+	if (!f)
+		return 0;
+	text[fread(text, 1, sizeof(text) - 1, f)] = 0;
+	fclose(f);
+	/* Field 22; the name before it may hold anything. */
+	const char *at = strrchr(text, ')');
+	if (!at ||
+	    sscanf(at + 1,
+		   " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d "
+		   "%*d %llu",
+		   &ticks) != 1)
+		return 0;
+	clock_gettime(CLOCK_BOOTTIME, &now);
+	return (double)now.tv_sec - (double)ticks / (double)sysconf(_SC_CLK_TCK);
+}
+
+/* By its number, program and age. */
+bool input_lives(void *ctx, const struct trace_process *p)
+{
+	char path[32], exe[4096];
+	struct timespec now;
+	ssize_t n;
+
+	(void)ctx;
+	snprintf(path, sizeof(path), "/proc/%u/exe", p->pid);
+	n = readlink(path, exe, sizeof(exe) - 1);
+	if (n <= 0 || !p->exe)
+		return false;
+	exe[n] = 0;
+	clock_gettime(CLOCK_REALTIME, &now);
+	return !strcmp(exe, p->exe) &&
+	       age_s((pid_t)p->pid) + AGE_SLACK_S >=
+		       (double)now.tv_sec - (double)p->start_realtime_ns / NSEC_PER_SEC;
+}
+
+bool input_is_file(const char *path)
+{
+	struct stat st;
+
+	return strncmp(path, "/dev/", 5) != 0 && stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }

@@ -4,8 +4,14 @@
 
 #include "cli/cli.h"
 
+struct trace_process;
+
 /* The only operand, or the newest trace in this folder, named on stderr; for free(). 0, or what the
  * verb returns after wrong use. */
 int input_trace(const struct cli_args *args, char **ret_path);
 /* The word is the number of a process, and no file is called so. */
 bool input_is_pid(const char *word);
+/* A file of its own, which can be read again: no pipe. */
+bool input_is_file(const char *path);
+/* A recorded process still runs; for report_options.lives. */
+bool input_lives(void *ctx, const struct trace_process *p);

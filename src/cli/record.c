@@ -23,10 +23,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define LONG_POLL_NS 10000000
-/* No multiple of what programs do ten or a hundred times a second. */
-#define CPU_HZ 999
-
 static const struct cli_option options[] = {
 	RECORDING_PROCESS_OPTIONS,
 	{'o', "output", "FILE", "the trace (default: pollux-NAME-PID.plx here)", false},
@@ -139,11 +135,11 @@ static int parse_stacks(const struct cli_args *args, struct job *job)
 {
 	const char *hz = cli_option(args, "cpu"), *size = cli_option(args, "stack-size");
 	const char *poll = cli_option(args, "long-poll");
-	uint64_t bytes = 0, ns = LONG_POLL_NS;
+	uint64_t bytes = 0, ns = RECORDING_LONG_POLL_NS;
 	char *end = NULL;
 
 	if (hz) {
-		unsigned long n = *hz ? strtoul(hz, &end, 10) : CPU_HZ;
+		unsigned long n = *hz ? strtoul(hz, &end, 10) : RECORDING_CPU_HZ;
 
 		if ((*hz && (*end || *hz == '-')) || !n || n > 1000000)
 			return cli_usage(args, "--cpu is 1 to 1000000 samples a second, not '%s'",
@@ -468,35 +464,27 @@ static void name_by_program(struct job *job, const struct capture_stats *stats)
 static int run_job(struct job *job, struct error *err)
 {
 	struct live printing = {.read = print_events, .ctx = &job->print};
-	struct capture_stats stats = {0};
+	struct recorded r = {0};
 	struct trace_writer *w;
-	uint64_t bytes, began, length;
 	int rc, code;
 
 	if (open_writer(job, &printing, &w, err) < 0)
 		return 1;
 	job->rec.quiet = job->prints && isatty(STDOUT_FILENO);
-	rc = recording_run(&job->rec, w, &stats, &began, err);
-	bytes = trace_writer_bytes(w);
-	length = trace_writer_length_ns(w, &stats.cost);
-	bool nothing = rc < 0 ? !trace_writer_n_events(w) : !stats.n_processes;
-	if (nothing && job->path)
-		trace_writer_discard(w);
-	else if (trace_writer_close(w, rc < 0 ? NULL : err) < 0)
-		rc = -EIO;
+	rc = recording_run(&job->rec, w, job->path, &r, err);
 	if (job->prints) {
 		int printed = live_join(&printing, job->print.output_closed ? NULL : err);
 		rc = job->print.output_closed ? 0 : rc < 0 ? rc : printed;
 		live_done(&printing);
 	}
-	if (rc == 0 && !nothing)
-		name_by_program(job, &stats);
-	if (rc == 0 && !nothing && job->path)
-		say(job, &stats, began, length ? length : 1, bytes);
-	if (rc == 0 && !stats.n_events)
-		recording_say_empty(&job->rec, &stats);
-	code = recording_end(&job->rec, rc, &stats);
-	capture_stats_done(&stats);
+	if (rc == 0 && !r.nothing)
+		name_by_program(job, &r.stats);
+	if (rc == 0 && !r.nothing && job->path)
+		say(job, &r.stats, r.began_ns, r.length_ns ? r.length_ns : 1, r.bytes);
+	if (rc == 0 && !r.stats.n_events)
+		recording_say_empty(&job->rec, &r.stats);
+	code = recording_end(&job->rec, rc, &r.stats);
+	capture_stats_done(&r.stats);
 	return code;
 }
 

@@ -89,7 +89,7 @@ static int add_named(const struct cli_args *args, struct recording *rec, const c
 		return cli_usage(args,
 				 "'%s' is no number or name of a process; to start a program and "
 				 "record it: pollux %s -- %s",
-				 name, args->verb->name, name);
+				 name, args->verb->command ? args->verb->name : "record", name);
 	if (!*name || strchr(name, '/'))
 		return cli_usage(args, "a process is given by its number or its name, not by '%s'",
 				 name);
@@ -281,8 +281,8 @@ static int wait_for(pid_t child, int *ret_status)
 	return 0;
 }
 
-int recording_run(struct recording *rec, struct trace_writer *w, struct capture_stats *ret_stats,
-		  uint64_t *ret_began_ns, struct error *err)
+static int run(struct recording *rec, struct trace_writer *w, struct recorded *ret,
+	       struct error *err)
 {
 	_cleanup_buf_ struct buf reason = BUF_INIT;
 	struct capture_set *set;
@@ -293,16 +293,31 @@ int recording_run(struct recording *rec, struct trace_writer *w, struct capture_
 	cli_slow_end();
 	if (rc < 0)
 		return rc;
-	*ret_began_ns = clock_monotonic_ns();
+	ret->began_ns = clock_monotonic_ns();
 	rc = drain(rec, set, &reason, w, err);
 	cli_progress_done();
 	if (rc == 0 && capture_set_exit_status(set) >= 0) {
 		buf_clear(&reason);
 		describe_exit(&reason, capture_set_exit_status(set));
 	}
-	if (capture_set_close(set, rc < 0 ? "failed" : reason.data, ret_stats,
+	if (capture_set_close(set, rc < 0 ? "failed" : reason.data, &ret->stats,
 			      rc < 0 ? NULL : err) < 0)
 		rc = -EIO;
+	return rc;
+}
+
+int recording_run(struct recording *rec, struct trace_writer *w, bool file, struct recorded *ret,
+		  struct error *err)
+{
+	int rc = run(rec, w, ret, err);
+
+	ret->bytes = trace_writer_bytes(w);
+	ret->length_ns = trace_writer_length_ns(w, &ret->stats.cost);
+	ret->nothing = rc < 0 ? !trace_writer_n_events(w) : !ret->stats.n_processes;
+	if (ret->nothing && file)
+		trace_writer_discard(w);
+	else if (trace_writer_close(w, rc < 0 ? NULL : err) < 0)
+		rc = rc < 0 ? rc : -EIO;
 	return rc;
 }
 

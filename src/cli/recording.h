@@ -5,6 +5,10 @@
 #include "capture/capture.h"
 #include "cli/cli.h"
 
+#define RECORDING_LONG_POLL_NS 10000000
+/* No multiple of what programs do ten or a hundred times a second. */
+#define RECORDING_CPU_HZ 999
+
 struct recording {
 	struct capture_options capture;
 	pid_t pids[64];
@@ -20,6 +24,8 @@ struct recording {
 	{0, "exe", "BINARY", "record every process that runs BINARY", false}
 #define RECORDING_OPTIONS \
 	{'d', "duration", "SECONDS", "stop after this time (10, 2.5, 500ms, 2m)", false}, \
+	RECORDING_HOW_OPTIONS
+#define RECORDING_HOW_OPTIONS \
 	{0, "ring-size", "SIZE", "event buffer per thread (4K to 1G, default 1M)", false}, \
 	{0, "backend", "WHICH", "agent (default), or kernel: uprobes, see docs/kernel.md (root)", \
 	 false, false, "agent kernel"}, \
@@ -34,10 +40,17 @@ void recording_done(struct recording *rec);
  * none. 0, or as above. */
 int recording_add_process(const struct cli_args *args, struct recording *rec, const char *text,
 			  const char *hint);
-/* Records into the writer until it ends; 0 or negative errno. capture_stats_done() is the
- * caller's, and ret_stats must be zero before. */
-int recording_run(struct recording *rec, struct trace_writer *w, struct capture_stats *ret_stats,
-		  uint64_t *ret_began_ns, struct error *err);
+/* What came of it. */
+struct recorded {
+	struct capture_stats stats; /* capture_stats_done() is the caller's */
+	uint64_t began_ns, length_ns, bytes;
+	bool nothing; /* no process, or after a failure no event */
+};
+
+/* Records into the writer until it ends, and closes it; 0 or negative errno. *ret must be zero before. `file`: a
+ * recording of nothing is to leave no file. */
+int recording_run(struct recording *rec, struct trace_writer *w, bool file, struct recorded *ret,
+		  struct error *err);
 /* Says on stderr why nothing was recorded, and what to do. */
 void recording_say_empty(const struct recording *rec, const struct capture_stats *stats);
 /* Waits for a launched program that still runs. The verb's exit code, `rc` being how it went. */

@@ -15,12 +15,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
 #define FAMILIES_SHOWN 20
-#define AGE_SLACK_S 2
 #define NO_PROGRESS_NS (10 * NSEC_PER_MSEC)
 
 static int parse_number(const struct cli_args *args, const char *name, unsigned *ret)
@@ -54,59 +50,6 @@ static int parse(const struct cli_args *args, struct report_options *opt)
 	    (r = parse_number(args, "top", &opt->n_families)))
 		return r;
 	return parse_number(args, "longest", &opt->n_longest);
-}
-
-/* How long ago a process started; 0: there is none. */
-static double age_s(pid_t pid)
-{
-	unsigned long long ticks = 0;
-	char path[32], text[1024] = "";
-	struct timespec now;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	f = fopen(path, "re");
-	if (!f)
-		return 0;
-	text[fread(text, 1, sizeof(text) - 1, f)] = 0;
-	fclose(f);
-	/* Field 22; the name before it may hold anything. */
-	const char *at = strrchr(text, ')');
-	if (!at ||
-	    sscanf(at + 1,
-		   " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d "
-		   "%*d %llu",
-		   &ticks) != 1)
-		return 0;
-	clock_gettime(CLOCK_BOOTTIME, &now);
-	return (double)now.tv_sec - (double)ticks / (double)sysconf(_SC_CLK_TCK);
-}
-
-/* A process of that number has the same program, and is as old as the recording. */
-static bool lives(void *ctx, const struct trace_process *p)
-{
-	char path[32], exe[4096];
-	struct timespec now;
-	ssize_t n;
-
-	(void)ctx;
-	snprintf(path, sizeof(path), "/proc/%u/exe", p->pid);
-	n = readlink(path, exe, sizeof(exe) - 1);
-	if (n <= 0 || !p->exe)
-		return false;
-	exe[n] = 0;
-	clock_gettime(CLOCK_REALTIME, &now);
-	return !strcmp(exe, p->exe) &&
-	       age_s((pid_t)p->pid) + AGE_SLACK_S >=
-		       (double)now.tv_sec - (double)p->start_realtime_ns / NSEC_PER_SEC;
-}
-
-/* A trace in a pipe can't be read again. */
-static bool is_file(const char *path)
-{
-	struct stat st;
-
-	return strncmp(path, "/dev/", 5) != 0 && stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
 static int make_machines(struct trace_reader *reader, const struct report_options *opt,
@@ -175,7 +118,7 @@ static int run(const struct cli_args *args, struct error *err)
 		.n_families = FAMILIES_SHOWN,
 		.width = cli_columns(args, 0),
 		.color = cli_color(),
-		.lives = lives,
+		.lives = input_lives,
 		.progress = cli_progress,
 		.progress_ctx = label,
 	};
@@ -195,7 +138,7 @@ static int run(const struct cli_args *args, struct error *err)
 	r = input_trace(args, &input);
 	if (r)
 		return r;
-	opt.file = is_file(input) ? input : NULL;
+	opt.file = input_is_file(input) ? input : NULL;
 	r = trace_reader_open(input, &reader, err);
 	if (r == 0) {
 		r = machines ? make_machines(reader, &opt, no_progress_ns, json, &out, err)

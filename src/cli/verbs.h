@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 
 extern const struct cli_verb verb_record;
+extern const struct cli_verb verb_why;
 extern const struct cli_verb verb_report;
 extern const struct cli_verb verb_export;
 extern const struct cli_verb verb_hist;

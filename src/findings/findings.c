@@ -283,6 +283,7 @@ struct finding_draft *rule_finds(struct rule_state *st, unsigned score)
 			 : score > 100 ? 100
 				       : score,
 		.advice = st->rule->advice,
+		.stays = st->rule->stays,
 		.kind = TRACE_KIND_NONE,
 		.handler = TRACE_KIND_NONE,
 	};

@@ -28,9 +28,10 @@ struct finding {
 	const char *text;   /* the sentence that names the cause; safe for a terminal, no newline */
 	const char *advice; /* what to do, in a sentence; NULL: there is none */
 	const char *cause;  /* rule of another finding that explains this one; NULL: none */
-	uint64_t time_ns;   /* when to look at, CLOCK_MONOTONIC as in the trace; 0: no one moment */
-	uint32_t kind;	    /* of the family; TRACE_KIND_NONE: not of one */
-	uint32_t handler;   /* kind of the requests in it; TRACE_KIND_NONE: not of one */
+	bool stays; /* a moment shows it, and nothing that comes later ends it: a longer recording says no more */
+	uint64_t time_ns; /* when to look at, CLOCK_MONOTONIC as in the trace; 0: no one moment */
+	uint32_t kind;	  /* of the family; TRACE_KIND_NONE: not of one */
+	uint32_t handler; /* kind of the requests in it; TRACE_KIND_NONE: not of one */
 	uint64_t place, stack; /* 1 + index; 0: none */
 };
 

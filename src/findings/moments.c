@@ -130,6 +130,7 @@ const struct finding_rule rule_deadlock = {
 	.name = "deadlock",
 	.title = "a deadlock",
 	.advice = "take the locks in one order, and hold none over an await that needs another",
+	.stays = true,
 	.state_bytes = sizeof(struct rule_state),
 	.judge = judge_deadlock,
 };
@@ -167,6 +168,7 @@ const struct finding_rule rule_lost_task = {
 	.name = "lost-task",
 	.title = "tasks that nothing can wake",
 	.advice = "a future that returns Pending must keep the waker that it was polled with",
+	.stays = true,
 	.state_bytes = sizeof(struct rule_state),
 	.judge = judge_lost_task,
 };
@@ -227,6 +229,7 @@ const struct finding_rule rule_stuck_poll = {
 	.title = "a poll from before the recording that goes on",
 	.advice = "what blocks there needs another thread, or the runtime's own lock, channel or "
 		  "call",
+	.stays = true,
 	.state_bytes = sizeof(struct rule_state),
 	.judge = judge_stuck_poll,
 };
@@ -287,6 +290,7 @@ const struct finding_rule rule_pool_stuck = {
 	.advice = "closures must not wait for others of the same pool: give one of them threads of "
 		  "its "
 		  "own",
+	.stays = true,
 	.state_bytes = sizeof(struct rule_state),
 	.judge = judge_pool_stuck,
 };

@@ -20,6 +20,7 @@ struct rule_state {
 struct finding_rule {
 	const char *name, *title;
 	const char *advice;		  /* of its findings that have no other */
+	bool stays;			  /* as in struct finding */
 	const struct timeline_sink *sink; /* its context is the state; NULL: it needs no items */
 	size_t state_bytes;		  /* zeroed at first */
 	/* After the replay, all shared facts are known. 0 or -ENOMEM. */

@@ -186,8 +186,9 @@ int life_task(struct report *rep, const struct tl_task *task, bool ends);
 void lives_sort(struct report *rep);
 void lives_done(struct report *rep);
 void lives_text(const struct report *rep, struct buf *out);
-/* findings.c: the section that leads the text; the arrays of the JSON. */
-void findings_text(const struct report *rep, struct buf *out);
+/* findings.c: the section that leads the text, with `most` findings (0: all that matter, and a word where there are none);
+ * the arrays of the JSON. */
+void findings_text(const struct report *rep, struct buf *out, size_t most);
 void findings_json(const struct report *rep, struct json *j);
 void lives_json(const struct report *rep, struct json *j);
 

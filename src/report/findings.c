@@ -8,8 +8,6 @@
 
 #include <string.h>
 
-#define FINDINGS_SHOWN 6u
-
 static const char *title_of(const struct report *rep, const char *rule)
 {
 	for (size_t i = 0; i < findings_n_checks(rep->findings); i++)
@@ -52,7 +50,7 @@ static bool shown(const struct report *rep, const struct finding *f)
 	return rep->opt.all_findings || f->score >= FINDING_MINOR;
 }
 
-void findings_text(const struct report *rep, struct buf *out)
+void findings_text(const struct report *rep, struct buf *out, size_t most)
 {
 	size_t n = 0, left = 0;
 
@@ -61,7 +59,7 @@ void findings_text(const struct report *rep, struct buf *out)
 
 		if (!shown(rep, f))
 			continue;
-		if (n == FINDINGS_SHOWN && !rep->opt.all_findings) {
+		if (most && n == most && !rep->opt.all_findings) {
 			left++;
 			continue;
 		}
@@ -71,16 +69,28 @@ void findings_text(const struct report *rep, struct buf *out)
 	}
 	if (left)
 		buf_printf(out, "  and %zu more: pollux report --all-findings\n", left);
-	if (!n && rep->n_longest) {
-		const struct tl_poll *longest = &rep->longest[0].poll;
+	if (!n && (rep->n_longest || !most)) {
+		buf_str(out, "Nothing stands out");
+		if (rep->n_longest) {
+			const struct tl_poll *longest = &rep->longest[0].poll;
 
-		buf_str(out, "Nothing stands out: the longest poll took ");
-		text_duration(out, longest->end_ns - longest->begin_ns);
+			buf_str(out, ": the longest poll took ");
+			text_duration(out, longest->end_ns - longest->begin_ns);
+		}
 		buf_printf(out, ". %zu rules were checked (--all-findings lists them).\n",
 			   findings_n_checks(rep->findings));
 	}
 	if (rep->opt.all_findings)
 		checks_text(rep, out);
+}
+
+bool report_hangs(const struct report *rep)
+{
+	for (size_t i = 0; i < findings_n(rep->findings); i++)
+		if (findings_get(rep->findings, i)->stays &&
+		    shown(rep, findings_get(rep->findings, i)))
+			return true;
+	return false;
 }
 
 static void finding_json(const struct report *rep, struct json *j, const struct finding *f)

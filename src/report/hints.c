@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * "What to do next", at the end of a report: up to three lines, each because of what this trace
+ * "What to do next", at the end of a report: a few lines, each because of what this trace
  * shows or lacks. A command works as it is printed; one that needs the process is printed only as
  * long as that lives.
  */
@@ -12,7 +12,6 @@
 #include <ctype.h>
 #include <string.h>
 
-#define MOST_HINTS 3u
 #define LONG_POLL_NS (10 * NSEC_PER_MSEC)
 #define LONG_CALL_NS NSEC_PER_MSEC
 
@@ -172,7 +171,7 @@ static void export_command(const struct report *rep, struct buf *out)
 		   dot && dot > name ? (int)(dot - name) : (int)strlen(name), name);
 }
 
-/* The first three that fit are printed: a text, and what to type. */
+/* The first that fit are printed: a text, and what to type. */
 static const struct hint {
 	bool (*fits)(const struct report *rep);
 	const char *text;
@@ -210,11 +209,11 @@ static void write_hint(const struct report *rep, struct buf *out, const struct h
 		   command.data ? command.data : "");
 }
 
-void hints_text(const struct report *rep, struct buf *out)
+void hints_text(const struct report *rep, struct buf *out, unsigned most)
 {
 	unsigned n = 0;
 
-	for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]) && n < MOST_HINTS; i++) {
+	for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]) && n < most; i++) {
 		if (!hints[i].fits(rep))
 			continue;
 		if (!n++)

@@ -241,26 +241,32 @@ static void write_cost(const struct report *rep, struct json *j)
 	json_end_object(j);
 }
 
+static void write_head(const struct report *rep, struct json *j)
+{
+	const char *why = "";
+	bool truncated = trace_reader_truncated(rep->reader, &why);
+
+	json_u64(j, "version", 2);
+	json_u64(j, "events", rep->totals.n_events);
+	json_u64(j, "lost", rep->n_lost);
+	if (rep->n_lost_aux)
+		json_u64(j, "lost_aux", rep->n_lost_aux);
+	json_u64(j, "inconsistent", rep->totals.n_inconsistent);
+	json_u64(j, "duration_ns", rep->length_ns);
+	json_u64(j, "begin_ns", relative(rep, rep->begin_ns));
+	json_bool(j, "filtered", rep->filtered);
+	json_bool(j, "truncated", truncated);
+	json_string(j, "truncated_text", truncated ? why : "");
+	write_processes(rep, j);
+}
+
 void report_json(const struct report *rep, struct buf *out)
 {
 	struct family sum = report_sum(rep);
-	const char *why = "";
-	bool truncated = trace_reader_truncated(rep->reader, &why);
 	struct json j;
 	json_init(&j, out, true);
 	json_object(&j, NULL);
-	json_u64(&j, "version", 2);
-	json_u64(&j, "events", rep->totals.n_events);
-	json_u64(&j, "lost", rep->n_lost);
-	if (rep->n_lost_aux)
-		json_u64(&j, "lost_aux", rep->n_lost_aux);
-	json_u64(&j, "inconsistent", rep->totals.n_inconsistent);
-	json_u64(&j, "duration_ns", rep->length_ns);
-	json_u64(&j, "begin_ns", relative(rep, rep->begin_ns));
-	json_bool(&j, "filtered", rep->filtered);
-	json_bool(&j, "truncated", truncated);
-	json_string(&j, "truncated_text", truncated ? why : "");
-	write_processes(rep, &j);
+	write_head(rep, &j);
 	json_object(&j, "tasks");
 	json_u64(&j, "spawned", sum.n_spawned);
 	json_u64(&j, "pre_existing", sum.n_tasks - sum.n_spawned);
@@ -286,6 +292,18 @@ void report_json(const struct report *rep, struct buf *out)
 	write_coverage(rep, &j);
 	cpu_use_json(rep, &j);
 	write_cost(rep, &j);
+	json_end_object(&j);
+	buf_char(out, '\n');
+}
+
+void report_why_json(const struct report *rep, struct buf *out)
+{
+	struct json j;
+
+	json_init(&j, out, true);
+	json_object(&j, NULL);
+	write_head(rep, &j);
+	findings_json(rep, &j);
 	json_end_object(&j);
 	buf_char(out, '\n');
 }

@@ -47,3 +47,9 @@ int report_parse_by(const char *s, enum report_by *ret_by);
 bool report_empty(const struct report *rep);
 void report_text(const struct report *rep, struct buf *out);
 void report_json(const struct report *rep, struct buf *out);
+/* Only what was recorded, every finding that matters, and one thing to do next; as JSON what was recorded, and the
+ * arrays "findings" and "rules". */
+void report_why_text(const struct report *rep, struct buf *out);
+void report_why_json(const struct report *rep, struct buf *out);
+/* A finding that a longer recording would say no more of: the program, or a part of it, hangs. */
+bool report_hangs(const struct report *rep);

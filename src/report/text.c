@@ -17,6 +17,8 @@
 
 #define MANY_THREADS 16
 #define LONG_POLL_FRAMES 12
+#define FINDINGS_SHOWN 6
+#define HINTS_SHOWN 3
 
 /* ---- what was recorded ---- */
 
@@ -646,7 +648,7 @@ static void write_cost(const struct report *rep, struct buf *out)
 void report_text(const struct report *rep, struct buf *out)
 {
 	write_head(rep, out);
-	findings_text(rep, out);
+	findings_text(rep, out, FINDINGS_SHOWN);
 	handlers_text(rep, out);
 	still_text(rep, out);
 	write_families(rep, out);
@@ -662,6 +664,14 @@ void report_text(const struct report *rep, struct buf *out)
 	write_coverage(rep, out);
 	write_losses(rep, out);
 	write_cost(rep, out);
-	hints_text(rep, out);
+	hints_text(rep, out, HINTS_SHOWN);
+	text_wrap(out, rep->opt.width);
+}
+
+void report_why_text(const struct report *rep, struct buf *out)
+{
+	write_head(rep, out);
+	findings_text(rep, out, 0);
+	hints_text(rep, out, 1);
 	text_wrap(out, rep->opt.width);
 }

@@ -43,5 +43,5 @@ void report_stack_json(const struct trace_reader *r, struct json *j, const char 
 /* NULL if not known. `stack` is its index + 1. */
 const struct trace_stack *report_stack(const struct report *rep, uint64_t stack);
 
-/* hints.c: up to three lines */
-void hints_text(const struct report *rep, struct buf *out);
+/* hints.c: up to `most` lines */
+void hints_text(const struct report *rep, struct buf *out, unsigned most);

@@ -15,7 +15,8 @@ import sys
 import time
 from pathlib import Path
 
-CALLS = {"memfd_create": 319, "futex": 202, "mmap": 9, "rt_sigprocmask": 14, "shmget": 29}
+CALLS = {"memfd_create": 319, "futex": 202, "mmap": 9, "rt_sigprocmask": 14, "shmget": 29,
+         "perf_event_open": 298}
 LOAD, EQUAL, RETURN = 0x20, 0x15, 0x06
 ALLOW, KILL, ERROR = 0x7FFF0000, 0x80000000, 0x00050001
 PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, MODE_FILTER = 22, 38, 2

@@ -181,7 +181,7 @@ def test_completion_of_values(pollux, words, want):
         assert f"'{word}'" not in said.stderr, said.stderr
 
 
-@pytest.mark.parametrize("words", ["record --pid", "record -p", "tree", "doctor", "hist"])
+@pytest.mark.parametrize("words", ["record --pid", "record -p", "tree", "doctor", "hist", "why"])
 def test_completion_of_processes(pollux, words):
     """Kernel threads, and where rights are lacking others' processes, can't be recorded."""
     offered = complete("pollux", *words.split(), str(os.getpid())[0])

@@ -30,6 +30,7 @@ READERS = {
     "report": ["report"],
     "print": ["print"],
     "hist": ["hist"],
+    "why": ["why"],
     "export": ["export", "-o", "-"],
     "import": ["import", "-o", "/dev/null"],
     "tree": ["tree"],

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """What a report finds: tests/targets/incidents has a program for each trouble. Its finding leads, and names
 where the trouble is; the healthy one has none."""
+import json
 import os
 import re
 import subprocess
@@ -107,6 +108,67 @@ def test_dropped(recorded):
 def test_healthy(recorded):
     report, _ = recorded("healthy")
     assert [f for f in of_the_program(report) if f["score"] >= WARNING] == []
+
+
+@pytest.fixture
+def running(suite):
+    """running(PROGRAM): its process, when its trouble has set in."""
+    processes = []
+
+    def start(name):
+        program = suite("incidents", "release-debug", "incidents")
+        processes.append(subprocess.Popen([program, name], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        time.sleep(3.5)
+        return processes[-1]
+    yield start
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+def why(pollux, *words, **env):
+    done = driver.run(pollux, "why", *words, env={**os.environ, **env})
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("program", ["recv", "pool_dead"])
+def test_why_it_hangs(running, pollux, tmp_path, program):
+    """What hangs is recorded for one second, whatever -d says; the kept recording says the same."""
+    rule, says = LATE[program]
+    process, kept = running(program), tmp_path / "kept.plx"
+    done = driver.run(pollux, "why", process.pid, "-d", "20", "--json", "-o", kept)
+    assert done.returncode == 0 and f"the recording is in {kept}" in done.stderr
+    told = json.loads(done.stdout)
+    (first, *_) = of_the_program(told)
+    assert first["rule"] == rule and re.search(says, first["text"]), told["findings"]
+    assert told["duration_ns"] < 20e9 and told["rules"]
+    assert process.poll() is None, "the program should live on"
+    report = driver.report(pollux, kept)
+    assert (told["findings"], told["rules"]) == (report["findings"], report["rules"])
+    text = why(pollux, kept)
+    assert first["text"][:60] in " ".join(text.split()) and first["advice"][:40] in " ".join(text.split())
+    assert "Families" not in text and text.count("\n  to see ") <= 1
+
+
+def test_why_takes_no_longer(running, pollux, tmp_path):
+    """And leaves no file of its own."""
+    process, began = running("recv"), time.monotonic()
+    text = why(pollux, process.pid, "-d", "20", TMPDIR=str(tmp_path))
+    assert time.monotonic() - began < 20
+    assert re.search(LATE["recv"][1], " ".join(text.split())), text
+    assert process.poll() is None and not list(tmp_path.iterdir())
+
+
+def test_why_it_is_healthy(running, pollux, tmp_path):
+    """Nothing stands out, but for what the machine does to it; it is recorded for all of -d."""
+    kept = tmp_path / "kept.plx"
+    text = why(pollux, running("healthy").pid, "-d", "3", "-o", kept)
+    told = json.loads(why(pollux, "--json", kept))
+    assert [f for f in of_the_program(told) if f["score"] >= WARNING] == []
+    assert told["duration_ns"] > 2e9
+    nothing = not any(f["score"] >= 15 for f in told["findings"])
+    assert ("Nothing stands out" if nothing else "What stands out") in text
 
 
 def test_every_rule_is_told(recorded, pollux):

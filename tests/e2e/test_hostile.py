@@ -41,7 +41,7 @@ def start(pollux, said, *args):
         return subprocess.Popen([str(pollux), *map(str, args)], stdin=subprocess.DEVNULL, stdout=out, stderr=out)
 
 
-READERS = (["report", "--json"], ["report"], ["print"], ["hist"])
+READERS = (["report", "--json"], ["report"], ["print"], ["hist"], ["why"])
 
 
 def check(pollux, process, said, trace, codes=(0, 1), readers=READERS):

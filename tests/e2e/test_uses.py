@@ -12,6 +12,7 @@ from pathlib import Path
 
 import driver
 import pytest
+import sandbox
 
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 TRACES = Path(__file__).resolve().parents[1] / "traces"
@@ -155,6 +156,25 @@ USES = [
     ("export {pid}", 2, "{pid} is a process and no trace: pollux record {pid} makes one"),
     ("print {pid}", 2, "{pid} is a process and no trace: pollux record {pid} makes one"),
     ("report trace.plx cut.plx", 2, "one trace at a time: 'cut.plx' is one too many"),
+    # ---- why: of processes and traces ----
+    ("why", 2, "why needs a process .PID or NAME. or a trace"),
+    ("why {gone}", 1, "there is no process {gone}"),
+    ("why {sleep}", 1, NO_RUNTIME),
+    ("why no-such-name", 2, "there is no process 'no-such-name'"),
+    ("why {suite}", 2, "to start a program and record it: pollux record -- {suite}"),
+    ("why {pid} -d 0", 2, "-d needs a time such as 10, 2.5s or 500ms, not '0'"),
+    ("why {pid} -o -", 2, "-o names a file, which why reads again, not '-'"),
+    ("why {pid} -o /dev/null", 2, "-o names a file, which why reads again, not '/dev/null'"),
+    ("why {pid} -d .1 -o notes", 1, "cannot replace notes: it is not a pollux trace"),
+    ("why {pid} -d .1 -o {here}", 1, "it is a folder"),
+    ("why trace.plx", 0, r"tasks[^$]*(What|Nothing) stands out"),
+    ("why cut.plx", 0, r"\AINCOMPLETE: the trace "),
+    ("why empty.plx", 1, "empty"),
+    ("why text.plx", 1, "not a pollux trace"),
+    ("why nosuch.plx", 1, "nosuch.plx: No such file"),
+    ("why trace.plx cut.plx", 2, "one trace at a time: 'cut.plx' is one too many"),
+    ("why trace.plx -d 2", 2, "--duration goes with a process, not with a trace"),
+    ("why trace.plx -p {pid}", 2, "--pid goes with a process, not with a trace"),
     # ---- outputs ----
     ("export trace.plx -o trace.plx", 1, "cannot write to trace.plx: it is the input"),
     ("export trace.plx -o ./trace.plx", 1, "it is the input"),
@@ -278,6 +298,33 @@ def test_without_load(world):
     """Nothing ran: said, and where to look."""
     result = run(world, "record {idle} -d 0.2 -o idle.plx")
     check(world, result, 0, "no task ran while it was recorded: is there load. pollux tree {idle} shows")
+
+
+def test_why_without_samples(world):
+    """Where CPU samples are forbidden, record --cpu says so, and why does without them."""
+    prefix = sandbox.under(("perf_event_open", {}), error=True)
+    check(world, run(world, "record {pid} -d .1 --cpu -o /dev/null", *prefix), 1, "perf_event_open is forbidden here")
+    check(world, run(world, "why {pid} -d .2", *prefix), 0, r"tasks[^$]*(What|Nothing) stands out")
+
+
+def test_why_of_what_ends(world, tmp_path):
+    """A recording that the user or the program's end cuts short has findings all the same, and says what ended it."""
+    with driver.Target(world.names["suite"], "steady") as target:
+        target.go()
+        early = "the recording ended early: "
+        # Between its two recordings the second one fails, and the first one is shown.
+        for number, says in ((signal.SIGTERM, early + "terminated"),
+                             (None, early + "(killed by signal 9|the program ended)|there is no process")):
+            process = subprocess.Popen([world.names["pollux"], "why", str(target.pid), "-d", "600", "-o", "x.plx"],
+                                       cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            while not (tmp_path / "x.plx").exists():
+                assert process.poll() is None
+                driver.time.sleep(0.01)
+            (process if number else target.process).send_signal(number or signal.SIGKILL)
+            text, said = process.communicate(timeout=driver.TIMEOUT)
+            assert process.returncode == 0, said
+            assert re.search(says, said) and re.search("(What|Nothing) stands out", text), said
+            (tmp_path / "x.plx").unlink()
 
 
 def test_two_recordings_at_once(world, pollux, tmp_path):

@@ -21,6 +21,7 @@ VERBS = {
     "task": ["report", "--task", "7"],
     "machines": ["report", "--machines"],
     "hist": ["hist"],
+    "why": ["why"],
 }
 
 

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * pollux why: the findings, and nothing else, of a trace or of a program that runs. A running one is recorded briefly at
+ * first: what hangs is seen at once, and a longer recording would say no more of it.
+ */
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "base/units.h"
+#include "cli/input.h"
+#include "cli/output.h"
+#include "cli/recording.h"
+#include "cli/verbs.h"
+#include "future/moments.h"
+#include "future/program_compiler.h"
+#include "report/report.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FIRST_NS NSEC_PER_SEC
+#define DURATION_NS (5 * NSEC_PER_SEC)
+
+/* A trace and its findings. */
+struct answer {
+	struct trace_reader *reader;
+	struct report *rep;
+};
+
+struct job {
+	const struct cli_args *args;
+	struct recording rec;
+	const char *path; /* of the file that is kept; NULL: none */
+	struct answer answer;
+};
+
+static void answer_free(struct answer *a)
+{
+	report_free(a->rep);
+	trace_reader_free(a->reader);
+	*a = (struct answer){0};
+}
+
+/* ---- a trace ---- */
+
+/* Takes the reader. `file`: where the trace is, NULL: it goes away. */
+static int judge(const struct cli_args *args, struct trace_reader *reader, const char *file,
+		 struct answer *ret, struct error *err)
+{
+	static char label[] = "reading";
+	struct answer a = {.reader = reader};
+	const struct report_options opt = {
+		.width = cli_columns(args, 0),
+		.color = cli_color(),
+		.all_findings = cli_flag(args, "all-findings"),
+		.file = file,
+		.lives = input_lives,
+		.progress = cli_progress,
+		.progress_ctx = label,
+	};
+	const char *why;
+	int rc = report_make(reader, &opt, &a.rep, err);
+
+	cli_progress_done();
+	if (rc == 0 && report_empty(a.rep) && trace_reader_truncated(reader, &why))
+		rc = error_set(err, -EBADMSG, "%s", why);
+	if (rc < 0)
+		answer_free(&a);
+	*ret = a;
+	return rc;
+}
+
+static int show(const struct cli_args *args, const struct answer *a, struct error *err)
+{
+	_cleanup_buf_ struct buf out = BUF_INIT;
+
+	if (cli_flag(args, "json"))
+		report_why_json(a->rep, &out);
+	else
+		report_why_text(a->rep, &out);
+	return cli_flag(args, "json") ? cli_write(&out, err) : cli_show(args, &out, err);
+}
+
+static int of_file(const struct cli_args *args, const char *path, struct error *err)
+{
+	struct trace_reader *reader;
+	struct answer a = {0};
+	int rc;
+
+	if (trace_reader_open(path, &reader, err) < 0)
+		return 1;
+	rc = judge(args, reader, input_is_file(path) ? path : NULL, &a, err);
+	if (rc < 0)
+		error_add(err, "cannot read %s", path);
+	else
+		rc = show(args, &a, err);
+	answer_free(&a);
+	return rc < 0;
+}
+
+/* ---- a program ---- */
+
+/* Without a name: it is gone when pollux is. */
+static int temporary_file(struct error *err)
+{
+	const char *folder = secure_getenv("TMPDIR");
+	int fd;
+
+	folder = folder && *folder ? folder : "/tmp";
+	fd = file_temporary(folder);
+	return fd < 0 ? error_sys(err, fd, "cannot create a file in %s (-o FILE names another)",
+				  folder)
+		      : fd;
+}
+
+/* *ret_fd: where to read it again, -1: at the path. */
+static int open_trace(const struct job *job, struct trace_writer **ret_w, int *ret_fd,
+		      struct error *err)
+{
+	int copy;
+
+	*ret_fd = -1;
+	if (job->path)
+		return trace_writer_open(job->path, ret_w, err);
+	TRY(*ret_fd = temporary_file(err));
+	copy = fcntl(*ret_fd, F_DUPFD_CLOEXEC, 0);
+	if (copy >= 0 && trace_writer_open_fd(copy, ret_w, err) == 0)
+		return 0;
+	close(*ret_fd);
+	return copy < 0 ? error_sys(err, -errno, "cannot record") : -EIO;
+}
+
+/* Records for so long, and judges. The answer is empty, and 0, if there was nothing, which is said. */
+static int look(struct job *job, uint64_t ns, struct answer *ret, struct error *err)
+{
+	struct trace_reader *reader = NULL;
+	struct recorded recorded = {0};
+	struct trace_writer *w;
+	bool nothing;
+	int fd, rc;
+
+	TRY(open_trace(job, &w, &fd, err));
+	job->rec.duration_ns = ns;
+	rc = recording_run(&job->rec, w, true, &recorded, err);
+	nothing = recorded.nothing;
+	if (rc == 0 && nothing)
+		recording_say_empty(&job->rec, &recorded.stats);
+	capture_stats_done(&recorded.stats);
+	if (rc < 0 || nothing) {
+		if (fd >= 0)
+			close(fd);
+		return rc;
+	}
+	if (fd < 0)
+		rc = trace_reader_open(job->path, &reader, err);
+	else if (lseek(fd, 0, SEEK_SET) == 0)
+		rc = trace_reader_open_fd(fd, &reader, err);
+	return rc < 0 ? rc : judge(job->args, reader, job->path, ret, err);
+}
+
+/* Neither the program's end nor the user ended it. */
+static bool ended_by_time(const struct answer *a)
+{
+	const struct trace_cost *cost = trace_reader_cost(a->reader);
+
+	return cost && cost->end_reason && !strcmp(cost->end_reason, "duration");
+}
+
+static void say_end(const struct answer *a)
+{
+	const struct trace_cost *cost = trace_reader_cost(a->reader);
+	_cleanup_buf_ struct buf b = BUF_INIT;
+
+	buf_printf(&b, "the recording ended early: %s",
+		   cost && cost->end_reason ? cost->end_reason : "it is incomplete");
+	if (!buf_failed(&b))
+		cli_complain(b.data);
+}
+
+/* What a first look says is worth more than nothing: where the second one fails, it is shown. */
+static int look_twice(struct job *job, uint64_t ns, struct error *err)
+{
+	struct answer second = {0};
+
+	TRY(look(job, ns > FIRST_NS ? FIRST_NS : ns, &job->answer, err));
+	if (ns <= FIRST_NS || !job->answer.rep || report_hangs(job->answer.rep) ||
+	    !ended_by_time(&job->answer))
+		return 0;
+	if (look(job, ns, &second, err) < 0) {
+		cli_complain(err->text);
+		*err = (struct error){0};
+	}
+	if (second.rep) {
+		answer_free(&job->answer);
+		job->answer = second;
+	}
+	return 0;
+}
+
+static int of_program(struct job *job, struct error *err)
+{
+	struct recording *rec = &job->rec;
+	int rc = look_twice(job, rec->duration_ns ? rec->duration_ns : DURATION_NS, err);
+
+	if (rc < 0 || !job->answer.rep)
+		return 1;
+	rc = show(job->args, &job->answer, err);
+	if (rc == 0 && !ended_by_time(&job->answer))
+		say_end(&job->answer);
+	answer_free(&job->answer);
+	if (rc == 0 && job->path) {
+		_cleanup_buf_ struct buf where = BUF_INIT;
+
+		buf_printf(&where, "the recording is in %s: pollux report has the rest of it",
+			   job->path);
+		cli_complain(buf_failed(&where) ? "the recording is kept" : where.data);
+	}
+	return rc < 0;
+}
+
+/* ---- all together ---- */
+
+static int parse(const struct cli_args *args, struct job *job)
+{
+	struct capture_options *c = &job->rec.capture;
+	struct stat st;
+	int code = 0;
+
+	for (size_t i = 0; i < cli_n_operands(args) && !code; i++)
+		code = recording_add_process(args, &job->rec, cli_operand(args, i), "");
+	if (!code)
+		code = recording_parse(args, &job->rec);
+	if (code)
+		return code;
+	job->path = cli_option(args, "output");
+	if (job->path &&
+	    (!strcmp(job->path, "-") ||
+	     (stat(job->path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))))
+		return cli_usage(args, "-o names a file, which why reads again, not '%s'",
+				 job->path);
+	c->places = &future_places;
+	c->moments = future_moment;
+	c->long_poll_ns = RECORDING_LONG_POLL_NS;
+	c->cpu_hz = RECORDING_CPU_HZ;
+	c->if_possible = true;
+	return 0;
+}
+
+/* A file may be called 4242. That of a program is no trace: record's words say what to do. */
+static bool is_trace(const char *word)
+{
+	size_t len = strlen(word);
+
+	if (access(word, F_OK) == 0)
+		return access(word, X_OK) < 0 || trace_file_is_trace(word);
+	return !strcmp(word, "-") || (len > 4 && !strcmp(word + len - 4, ".plx"));
+}
+
+/* What is only for programs; NULL: nothing of it was given. */
+static const char *of_recordings(const struct cli_args *args)
+{
+	static const char *const names[] = {"pid",	 "exe",	    "output", "duration",
+					    "ring-size", "backend", "force"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (cli_flag(args, names[i]))
+			return names[i];
+	return NULL;
+}
+
+static int run(const struct cli_args *args, struct error *err)
+{
+	struct job job = {.args = args};
+	const char *word = cli_operand(args, 0), *option = of_recordings(args);
+	int code;
+
+	if (word && is_trace(word)) {
+		if (option)
+			return cli_usage(args, "--%s goes with a process, not with a trace",
+					 option);
+		if (cli_n_operands(args) > 1)
+			return cli_usage(args, "one trace at a time: '%s' is one too many",
+					 cli_operand(args, 1));
+		return of_file(args, word, err);
+	}
+	if (!word && !cli_option(args, "pid") && !cli_option(args, "exe"))
+		return cli_usage(args, "why needs a process (PID or NAME) or a trace");
+	code = parse(args, &job);
+	if (!code && !job.rec.name) {
+		error_set(err, -ENOMEM, "out of memory");
+		code = 1;
+	}
+	if (!code)
+		code = of_program(&job, err);
+	recording_done(&job.rec);
+	return code;
+}
+
+static const struct cli_option options[] = {
+	RECORDING_PROCESS_OPTIONS,
+	{'d', "duration", "SECONDS", "record for this time (default 5)", false},
+	{'o', "output", "FILE", "keep the recording as FILE", false},
+	RECORDING_HOW_OPTIONS,
+	{0, "all-findings", NULL, "show all findings, and what became of each rule", false},
+	{0, "json", NULL, "print the findings as JSON (docs/report-json.md)", false},
+	OUTPUT_OPTIONS,
+	{0},
+};
+
+static const char *const examples[] = {
+	"pollux why 4242",
+	"why a running program is slow, or hangs",
+	"pollux why server -d 20 -o server.plx",
+	"look for longer, and keep the recording",
+	"pollux why trace.plx",
+	"the same of a recording",
+	NULL,
+};
+
+const struct cli_verb verb_why = {
+	.name = "why",
+	.synopsis = "why [OPTIONS] PID|NAME... | --exe BINARY | FILE.plx",
+	.summary = "name the cause: record briefly, print what is wrong",
+	.text = "Records a running program for -d seconds, with the stacks of long polls and, "
+		"where the system allows it, CPU samples, and prints what is wrong with it: the "
+		"findings that lead a report (docs/findings.md), each with its place and what to "
+		"do. Of a trace FILE.plx it prints the same.\n\n"
+		"A program that hangs is recorded for one second only: its memory shows where. "
+		"Other programs are recorded for one second, and then for the time of -d.\n\n"
+		"The recording is removed unless -o keeps it.",
+	.examples = examples,
+	.operands = CLI_PROCESSES | CLI_TRACES,
+	.options = options,
+	.run = run,
+};
