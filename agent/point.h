@@ -135,7 +135,10 @@ static inline uint64_t agent_point(const struct agent_hook *hook, const struct a
 	for (uint32_t depth = 0; step->next && depth < AGENT_PROGRAM_DEPTH; depth++) {
 		const struct agent_node *node = (const struct agent_node *)(program + step->next);
 		if (unlikely(node->kind == NODE_POINTER)) {
-			at = agent_follow(node, at + step->delta, reach, borrowed);
+			at += step->delta;
+			if (!anywhere && !agent_within(reach, (uint64_t)at, 8))
+				break;
+			at = agent_follow(node, at, reach, borrowed);
 			if (!at)
 				break;
 			anywhere = borrowed;

@@ -488,6 +488,15 @@ static void test_pointers(void **state)
 	poll_as(leads);
 	expect(AE_POLL_BEGIN, tokio_ref());
 	expect(AE_POLL_PENDING_AT, 21ull << 48 | task.id);
+	/* Nor is a second pointer, which leads into the task again. */
+	((struct agent_node *)&program_words[8])->steps[0].next = 26;
+	*(struct agent_node *)&program_words[26] =
+		(struct agent_node){.zero_bits = 7, .kind = NODE_POINTER};
+	((struct agent_node *)&program_words[26])->steps[0].next = 12;
+	elsewhere[16] = stage + TARGET;
+	poll_as(leads);
+	expect(AE_POLL_BEGIN, tokio_ref());
+	expect(AE_POLL_PENDING_AT, 21ull << 48 | task.id);
 	expect_nothing();
 	munmap(gone, 4096);
 }
