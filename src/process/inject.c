@@ -399,21 +399,20 @@ static bool others_wait(const struct process *p, pid_t tid, uint64_t since_ns)
 	       (now < since_ns + BUSY_TIMEOUT && process_thread_state(p, tid) != 'S');
 }
 
-/* Waits for the thread's next stop. */
+/* Waits for the thread's next stop. The list began at since_ns: that counts, not this stop, of which a
+ * list has many. */
 static int wait_for_stop(const struct process *p, pid_t tid, struct process_stop *others,
-			 int *ret_status)
+			 uint64_t since_ns, int *ret_status)
 {
-	uint64_t began = clock_monotonic_ns();
-	int rc;
+	int rc = -ETIMEDOUT;
 
-	do
-		rc = thread_wait(tid, ALONE_TIMEOUT, ret_status);
-	while (rc == -ETIMEDOUT && others_wait(p, tid, began));
-	if (rc != -ETIMEDOUT)
-		return rc;
-	if (others && others->v)
-		threads_resume(others);
-	return thread_wait(tid, ERRAND_TIMEOUT, ret_status);
+	while (rc == -ETIMEDOUT && others && others->v) {
+		if (others_wait(p, tid, since_ns))
+			rc = thread_wait(tid, ALONE_TIMEOUT, ret_status);
+		else
+			threads_resume(others);
+	}
+	return rc == -ETIMEDOUT ? thread_wait(tid, ERRAND_TIMEOUT, ret_status) : rc;
 }
 
 /*
@@ -422,7 +421,8 @@ static int wait_for_stop(const struct process *p, pid_t tid, struct process_stop
  * of us, it goes on by itself.
  */
 static int go_with(const struct process *p, const struct code_cave *cave,
-		   const struct remote_calls *e, pid_t tid, struct process_stop *others)
+		   const struct remote_calls *e, pid_t tid, struct process_stop *others,
+		   uint64_t since_ns)
 {
 	struct arch_regs regs;
 	int status, signal = 0;
@@ -433,7 +433,7 @@ static int go_with(const struct process *p, const struct code_cave *cave,
 		if (ptrace(PTRACE_SYSCALL, tid, 0, (long)signal) < 0)
 			return -errno;
 
-		TRY(wait_for_stop(p, tid, others, &status));
+		TRY(wait_for_stop(p, tid, others, since_ns, &status));
 		if (!WIFSTOPPED(status))
 			return -ESRCH;
 		signal = 0;
@@ -466,14 +466,14 @@ static int go_with(const struct process *p, const struct code_cave *cave,
 /* At the end of the last call: it stops inside the kernel before it executes another instruction,
  * and is in the state in which it was stopped first. */
 static int take_out(const struct process *p, struct stopped_thread *t, const struct arch_regs *regs,
-		    struct process_stop *others)
+		    struct process_stop *others, uint64_t since_ns)
 {
 	int status;
 
 	process_step("take out");
 	if (ptrace(PTRACE_INTERRUPT, t->tid, 0, 0) < 0 || ptrace(PTRACE_CONT, t->tid, 0, 0) < 0)
 		return -errno;
-	TRY(wait_for_stop(p, t->tid, others, &status));
+	TRY(wait_for_stop(p, t->tid, others, since_ns, &status));
 	if (!WIFSTOPPED(status))
 		return -ESRCH;
 	t->signal = status >> 16 ? 0 : WSTOPSIG(status);
@@ -558,6 +558,7 @@ static int send_off(struct injector *in, struct code_cave *cave, const struct re
 	struct process *p = in->process;
 	struct arch_regs sent = *regs;
 	struct placed placed;
+	uint64_t began;
 	int rc;
 
 	TRY(seccomp_allows(p, t->tid, e->calls, e->n_calls, &in->trial, err));
@@ -582,9 +583,10 @@ static int send_off(struct injector *in, struct code_cave *cave, const struct re
 	in->last_tid = t->tid;
 	in->fs_base = regs->thread;
 	block_signals(p, t->tid);
-	rc = go_with(p, cave, e, t->tid, others);
+	began = clock_monotonic_ns();
+	rc = go_with(p, cave, e, t->tid, others, began);
 	if (rc == 0)
-		rc = take_out(p, t, regs, others);
+		rc = take_out(p, t, regs, others, began);
 	if (rc == 0)
 		clear_stub(in, cave, &placed);
 	p->stopped_tid = 0;
@@ -752,7 +754,7 @@ static int send_parked(struct injector *in, struct code_cave *cave, const struct
 	rc = arch_regs_write(tid, &regs);
 	if (rc == 0) {
 		block_signals(in->process, tid);
-		rc = go_with(in->process, cave, e, tid, NULL);
+		rc = go_with(in->process, cave, e, tid, NULL, 0);
 	}
 	rc = rc < 0 ? lost(in, rc, err) : come_back(in, err);
 	if (rc > 0)

@@ -860,6 +860,72 @@ static void test_errand_under_signals(void **state)
 	assert_int_equal(shared->result, 1);
 }
 
+static const struct process *of_two_threads;
+static unsigned most_stopped; /* at a list's end */
+
+/* Each stop is short, all together are long: as where the thread waits for a CPU at each of them. */
+static void stop_slowly(const char *what)
+{
+	pid_t *tids;
+	size_t n;
+
+	if (!strcmp(what, "syscall"))
+		usleep(40000);
+	if (strcmp(what, "take out"))
+		return;
+	assert_int_equal(threads_list(of_two_threads, &tids, &n), 0);
+	unsigned stopped = 0;
+	for (size_t i = 0; i < n; i++)
+		stopped += process_thread_state(of_two_threads, tids[i]) == 't';
+	free(tids);
+	assert_int_equal(n, 2);
+	most_stopped = stopped > most_stopped ? stopped : most_stopped;
+}
+
+static void *pause_for_ever(void *arg)
+{
+	for (;;)
+		pause();
+	return arg;
+}
+
+/* The other threads don't stand still for as long as a list takes that is slow. */
+static void test_slow_list(void **state)
+{
+	struct remote_calls_test t = {.process = PROCESS_INIT};
+	struct tracer *tracer;
+	pthread_t thread;
+	size_t n = 0;
+	int status;
+	pid_t pid = fork();
+
+	(void)state;
+	if (pid == 0) {
+		pthread_create(&thread, NULL, pause_for_ever, NULL);
+		pause_for_ever(NULL);
+	}
+	assert_int_equal(process_open(pid, &t.process, &t.err), 0);
+	while (n < 2) {
+		pid_t *tids;
+
+		assert_int_equal(threads_list(&t.process, &tids, &n), 0);
+		free(tids);
+	}
+	assert_int_equal(tracer_start(&tracer, &t.err), 0);
+	of_two_threads = &t.process;
+	most_stopped = 0;
+	process_step_hook = stop_slowly;
+	tracer_call(tracer, run_errands, &t);
+	process_step_hook = NULL;
+	tracer_end(tracer);
+	process_close(&t.process);
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(t.rc, -EBADF);
+	assert_int_equal(t.n_held, 1);
+	assert_int_equal(most_stopped, 1);
+}
+
 /* The same on a kernel that allows no write to read-only pages through /proc. */
 static void test_errands_by_poke(void **state)
 {
@@ -2645,6 +2711,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_errands_without_cpu),
 		cmocka_unit_test(test_errand_interrupted),
 		cmocka_unit_test(test_errand_and_interrupted_calls),
+		cmocka_unit_test(test_slow_list),
 		cmocka_unit_test(test_errand_under_signals),
 		cmocka_unit_test(test_errands_by_poke),
 		cmocka_unit_test(test_errands_restartable),
