@@ -197,7 +197,7 @@ static int find_stuck_poll(struct rule_state *st, const struct rule_moment *rm,
 }
 
 /* A task that runs when the recording ends, and had no event in all of it, has been in that poll all
- * the time. */
+ * the time. One that ran when it began may have ended its poll before there were hooks. */
 static int judge_stuck_poll(struct rule_state *st)
 {
 	const struct findings_facts *facts = rule_facts(st);
@@ -214,6 +214,8 @@ static int judge_stuck_poll(struct rule_state *st)
 			const struct moment_task *t = &rm->m.tasks[k];
 			const struct moment_thread *thread = thread_of(&rm->m, t);
 
+			if (rm->m.when != MOMENT_END)
+				break;
 			if (t->kind->role != TR_TASK || !thread || !thread->call ||
 			    !rule_is_quiet(st, rm, t))
 				continue;
@@ -249,7 +251,7 @@ static int judge_pool_stuck(struct rule_state *st)
 		const struct moment_task *first = NULL, *waits = NULL;
 		size_t n_run = 0, n_wait = 0;
 
-		for (size_t k = 0; k < rm->m.n_tasks; k++) {
+		for (size_t k = 0; k < rm->m.n_tasks && rm->m.when == MOMENT_END; k++) {
 			const struct moment_task *t = &rm->m.tasks[k];
 
 			if (t->kind->role != TR_BLOCKING || !rule_is_quiet(st, rm, t))

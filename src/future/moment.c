@@ -155,16 +155,19 @@ static const char *symbol_name(struct making *k, struct process_object *o, uint6
 static struct code_frames *code_at(struct making *k, uint64_t pc)
 {
 	struct code_frames *found = map_get(&k->code, pc, 0);
-	struct process_object *o = object_at(k->in, pc);
-	struct inspect_object *looked = o ? stacks_object(k->in, pc) : NULL;
-	struct debug *d = looked ? inspect_debug(k->in, looked) : NULL;
 	struct dw_place places[MAX_INLINED];
-	size_t n =
-		d && k->code.n < MAX_CODE ? debug_places(d, pc - o->bias, places, MAX_INLINED) : 0;
+	struct inspect_object *looked;
+	struct process_object *o;
+	struct debug *d;
 	const char *object;
+	size_t n;
 
 	if (found)
 		return found;
+	o = object_at(k->in, pc);
+	looked = o ? stacks_object(k->in, pc) : NULL;
+	d = looked ? inspect_debug(k->in, looked) : NULL;
+	n = d && k->code.n < MAX_CODE ? debug_places(d, pc - o->bias, places, MAX_INLINED) : 0;
 	found = moment_take(&k->m, sizeof(*found));
 	if (!found || map_put(&k->code, pc, 0, found) < 0)
 		return NULL;

@@ -170,9 +170,8 @@ const char *inspect_state_name(enum inspect_state s);
 const char *await_wait_name(enum await_wait w); /* "sleep", "channel_receive", ... */
 const char *moment_when_name(enum moment_when when);
 
-/* What a chunk may hold of a moment at most; what is more is left out by the writer. */
+/* Tasks of a moment that are written: more are left out. */
 #define MOMENT_MAX_TASKS 200000u
-#define MOMENT_MAX_NODES 2000000u
 
 /* ---- the chunks; a reader has them decoded by trace_reader_moment() ---- */
 

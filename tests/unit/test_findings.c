@@ -27,7 +27,10 @@
 enum { K_TASK, K_OTHER, K_WORKER, K_JOB, K_ROOT, K_FUTURE, K_IN_PLACE, K_HANDLER, N_KINDS };
 
 static const struct trace_kind kinds[N_KINDS] = {
-	[K_TASK] = {.name = "app::task", .full_name = "app::task", .scheduler = "multi_thread"},
+	[K_TASK] = {.name = "app::task",
+		    .full_name = "app::task",
+		    .scheduler = "multi_thread",
+		    .vtable = 0x1000},
 	[K_OTHER] = {.name = "app::other", .full_name = "app::other", .scheduler = "multi_thread"},
 	[K_WORKER] = {.role = TR_WORKER, .name = "Launch::launch", .full_name = "Launch::launch"},
 	[K_JOB] = {.role = TR_BLOCKING, .name = "app::job", .full_name = "app::job"},
@@ -89,9 +92,9 @@ struct recording {
 	struct trace_event *events[N_THREADS];
 	size_t n[N_THREADS];
 	uint64_t length_ns;
-	struct trace_cpu cpu;		   /* n_threads 0: none */
-	uint32_t process;		   /* of all threads, as their records have it */
-	const struct trace_moment *moment; /* of the end; NULL: none */
+	struct trace_cpu cpu;			      /* n_threads 0: none */
+	uint32_t process;			      /* of all threads, as their records have it */
+	const struct trace_moment *moments[MOMENT_N]; /* NULL: none */
 };
 
 #define MAX_EVENTS 65536
@@ -188,6 +191,8 @@ static void write_recording(struct recording *rec, const char *path)
 		assert_int_equal(trace_writer_stack(w, &stack, &index), 0);
 		assert_int_equal(index, N_FRAMES - 1 - i);
 	}
+	if (rec->moments[MOMENT_START])
+		assert_int_equal(trace_writer_moment(w, rec->moments[MOMENT_START]), 0);
 	for (unsigned i = 0; i < N_THREADS; i++)
 		if (rec->n[i])
 			assert_int_equal(trace_writer_events(w, i, rec->events[i], rec->n[i]), 0);
@@ -196,8 +201,8 @@ static void write_recording(struct recording *rec, const char *path)
 	/* As in a live recording, what places read is known after they were used. */
 	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
 		assert_int_equal(trace_writer_place(w, &places[i], &index), 0);
-	if (rec->moment)
-		assert_int_equal(trace_writer_moment(w, rec->moment), 0);
+	if (rec->moments[MOMENT_END])
+		assert_int_equal(trace_writer_moment(w, rec->moments[MOMENT_END]), 0);
 	assert_int_equal(trace_writer_cost(w, &cost), 0);
 	if (rec->cpu.n_threads)
 		assert_int_equal(trace_writer_cpu(w, &rec->cpu), 0);
@@ -868,7 +873,7 @@ static void sleeps(struct recording *rec, uint64_t last_look)
 						   .n_threads = 1};
 
 	rec->length_ns = 1000 * MS;
-	rec->moment = &moment;
+	rec->moments[MOMENT_END] = &moment;
 	worker(rec, 0);
 	park(rec, 0, 10 * MS, last_look, TB_EPOLL_WAIT);
 	spawn(rec, 0, last_look + MS, K_OTHER, 1);
@@ -886,6 +891,53 @@ static void test_overdue(void **state)
 	/* Timers were looked at since: the task has it, but does not wait for it any more. */
 	sleeps(&rec, 800 * MS);
 	expect_rule(&rec, "overdue-timers", NULL);
+}
+
+/* At both ends, or at the begin only, a task runs that has no event. */
+static void runs(struct recording *rec, bool at_end)
+{
+	static const struct moment_kind kind = {.name = "app::task",
+						.full_name = "app::task",
+						.object = "/srv/app",
+						.site = "",
+						.vtable = 0x1000};
+	static const struct moment_frame frame = {
+		.object = "", .function = "app::lock", .file = "src/main.rs", .line = 50};
+	static struct moment_thread thread = {
+		.tid = 100, .name = "worker", .call = 203, .frames = &frame, .n_frames = 1};
+	static struct moment_task task = {
+		.kind = &kind, .id = 2, .addr = 64, .state = IS_RUNNING, .thread = 1};
+	static struct trace_moment moments[MOMENT_N];
+
+	rec->length_ns = 1000 * MS;
+	for (enum moment_when when = 0; when < MOMENT_N; when++) {
+		moments[when] = (struct trace_moment){.when = when,
+						      .now_ns = START + 1000 * MS * when,
+						      .stopped = true,
+						      .n_found = 1,
+						      .tasks = &task,
+						      .n_tasks = 1,
+						      .threads = &thread,
+						      .n_threads = 1};
+		if (when == MOMENT_START || at_end)
+			rec->moments[when] = &moments[when];
+	}
+	worker(rec, 1);
+	spawn(rec, 1, 1 * MS, K_OTHER, 1);
+	poll(rec, 1, 900 * MS, US, K_OTHER, 1, TO_READY, 0);
+}
+
+static void test_stuck_poll(void **state)
+{
+	struct recording rec = {0};
+	(void)state;
+	runs(&rec, true);
+	expect_rule(&rec, "stuck-poll",
+		    "thread 100 (worker) has been in a poll of task 2 app::task since before the "
+		    "recording: futex at src/main.rs:50 app::lock");
+	/* The poll may have ended before there were hooks, if the end was not seen. */
+	runs(&rec, false);
+	expect_rule(&rec, "stuck-poll", NULL);
 }
 
 static void test_quality(void **state)
@@ -960,6 +1012,7 @@ int main(void)
 		cmocka_unit_test(test_growth),
 		cmocka_unit_test(test_dropped),
 		cmocka_unit_test(test_overdue),
+		cmocka_unit_test(test_stuck_poll),
 		cmocka_unit_test(test_quality),
 		cmocka_unit_test(test_lost_or_filtered),
 	};
