@@ -2,7 +2,7 @@
 /*
  * Remote calls: system calls that a thread of the target makes for pollux.
  *
- * One thread is stopped, its instruction pointer set to a stub, and let go at once: some 100 us of
+ * One thread is stopped, its instruction pointer set to a stub, and let go at once: some 500 us of
  * one thread's time. The only step that needs pollux is that one PTRACE_SETREGS, which happens or
  * does not; even if pollux dies, the thread runs the stub to its end and continues where it was.
  *
@@ -20,7 +20,7 @@
  * kernel's rules for a call that is interrupted: pause() and sigsuspend() return, read() returns
  * EINTR or is made again, as the handler was installed. (If pollux dies on the way, the stub itself
  * makes the call again, after the handler. That is the rest of it: a program that relies on EINTR,
- * a signal within these 100 us, and a pollux that is killed in them.)
+ * a signal within these 500 us, and a pollux that is killed in them.)
  *
  * By that the thread is known to be out of the stub: no handler has begun inside, so no saved
  * registers lead there. Only then what was at the code's place before is written back. So a place

@@ -21,7 +21,7 @@
  * or risked if the user says so (process.forced).
  *
  * What can't be proven is what comes later: a program may shut itself in at any time, between the
- * look and the call too, some 100 us. So the calls that the agent makes itself, on all threads, are
+ * look and the call too, some 500 us. So the calls that the agent makes itself, on all threads, are
  * fewer: see seccomp_allows_all().
  *
  * A thread may also have the kernel hand its system calls to the program itself, by SIGSYS (syscall
