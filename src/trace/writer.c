@@ -36,9 +36,10 @@
 
 struct trace_writer {
 	struct file_output file;
-	bool whole; /* it gets its name at the close only */
-	int tee;    /* a reader sees the recording grow here; -1: none, or it has gone */
-	int code;   /* the sticky error, 0 if none */
+	bool whole;    /* it gets its name at the close only */
+	bool in_round; /* trace_writer_round() was called */
+	int tee;       /* a reader sees the recording grow here; -1: none, or it has gone */
+	int code;      /* the sticky error, 0 if none */
 	struct error cause;
 	uint64_t bytes, n_events, n_moments;
 	uint64_t first_ns, last_ns; /* of all events */
@@ -115,9 +116,9 @@ static int write_all(struct trace_writer *w, const void *data, size_t len)
 	}
 	w->bytes += len;
 	tee_write(w, data, len);
-	/* With the first events or moment in it: a recorder may be killed, and what is complete is
-	 * found. */
-	return (w->n_events || w->n_moments) && !w->whole ? place(w) : 0;
+	/* With the first events in it, or the first round that ends after a moment, when all processes
+	 * are attached: a recorder may be killed, and what is complete is found. */
+	return (w->n_events || (w->n_moments && w->in_round)) && !w->whole ? place(w) : 0;
 }
 
 static int out_flush(struct trace_writer *w)
@@ -489,6 +490,7 @@ int trace_writer_events(struct trace_writer *w, uint32_t thread, const struct tr
 
 int trace_writer_round(struct trace_writer *w, uint64_t watermark_ns)
 {
+	w->in_round = true;
 	TRY(flush_all(w));
 	assert(!w->n_buffered);
 	chunk_begin(w);

@@ -201,6 +201,6 @@ def test_two_libraries_of_one_name(pollux, steps, trace):
     told = [(c["object"], c["runtime"], c["item"]) for c in report["coverage"] if c["object"]]
     assert len(told) == len(set(told)), told
     assert len({c[0] for c in told}) == 2 and {c[1] for c in told} == {"tokio", "async-task", ""}
-    head = driver.run(pollux, "report", trace).stdout.splitlines()[0]
+    head = " ".join(driver.run(pollux, "report", trace).stdout.split("\n\n")[0].split())
     folders = [o.split("/")[-2] for o in sorted({c[0] for c in told})]
     assert all(f" in {folder}/libpanics_inside" in head for folder in folders), head

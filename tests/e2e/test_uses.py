@@ -201,7 +201,7 @@ USES = [
     ("report trace.plx --from 3s --to 2s", 2, "--to must be later than --from"),
     ("report trace.plx --top abc", 2, "--top needs a number"),
     ("doctor {pid} {pid}", 2, "doctor needs one process id or program"),
-    ("tree {pid} {pid}", 2, "tree needs one process id or core file"),
+    ("tree {pid} {pid}", 2, "tree needs one process id, core file or trace"),
     # ---- filters ----
     *((f"{verb} trace.plx --task {task}", 1, f"no task {task}: the trace has [0-9]+ tasks, from number 3 to")
       for verb in ("report", "export") for task in ("abc", "99999")),
@@ -239,7 +239,7 @@ USES = [
     ("view x", 2, "there is no verb 'view'; use pollux export"),
     ("record --durat 5", 2, "did you mean --duration"),
     ("record", 2, "nothing to record: name a process"),
-    ("tree", 2, "tree needs one process id or core file"),
+    ("tree", 2, "tree needs one process id, core file or trace"),
     ("doctor", 2, "doctor needs one process id or program"),
     ("import", 2, "a recording is needed"),
 ]
@@ -297,7 +297,7 @@ def test_stopped_process(world):
 def test_without_load(world):
     """Nothing ran: said, and where to look."""
     result = run(world, "record {idle} -d 0.2 -o idle.plx")
-    check(world, result, 0, "no task ran while it was recorded: is there load. pollux tree {idle} shows")
+    check(world, result, 0, "no task ran while it was recorded: is there load. pollux tree FILE shows")
 
 
 def test_why_without_samples(world):

@@ -215,10 +215,12 @@ def test_block_on_current_thread(pollux, start, tmp_path, profile):
     assert roots[PENDING] >= 2 * (alone + rounds + 1)
     report = driver.report(pollux, trace)
     assert report["inconsistent"] == 0
-    (row,) = [row for row in report["futures"] if row["name"].endswith("main::{async_block#1}")]
+    # one of each block_on that polled it, by value or pinned
+    rows = [row for row in report["futures"] if row["name"].endswith("main::{async_block#1}")]
     # no time of a task's, which sleeps for a millisecond, is a poll's
-    assert row["poll_ns"]["count"] == roots.total() and row["poll_ns"]["p50"] < 1e6
-    assert row["wait_ns"]["sum"] > rounds * 2 * 2e6
+    assert sum(row["poll_ns"]["count"] for row in rows) == roots.total()
+    assert all(row["poll_ns"]["p50"] < 1e6 for row in rows)
+    assert sum(row["wait_ns"]["sum"] for row in rows) > rounds * 2 * 2e6
     assert [task for task in report["families"] if task["polls"] > 50]
     assert program.end() == 0
 
