@@ -629,8 +629,9 @@ def test_a_call_fails_while_what_was_executed_is_prepared(pollux, suite, tmp_pat
     library = build.compile_c(build.TARGETS / "die_at_ptrace.c", "die_at_ptrace.so", "-shared", "-fPIC")
     program = suite("smol-2.0")
     killed = 0
+    script = "kill -WINCH $$; " * 20 + f"exec {program} executor"  # each signal is a stop
     for at in range(1, 400, 1 if all_of_it else 15):
-        result = driver.run(pollux, "record", "-o", tmp_path / "x.plx", "--", "sh", "-c", f"exec {program} executor",
+        result = driver.run(pollux, "record", "-o", tmp_path / "x.plx", "--", "sh", "-c", script,
                             env={**os.environ, "LD_PRELOAD": str(library), what: str(at)})
         if '{"truth"' in result.stdout:
             continue
