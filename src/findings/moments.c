@@ -28,26 +28,11 @@ static int skip_without_moment(struct rule_state *st)
 /* "task 12 app::serve" */
 static void say_moment_task(struct buf *out, const struct moment_task *t)
 {
-	buf_printf(out, "task %llu ", (unsigned long long)(t->id ? t->id : t->addr));
+	if (t->id)
+		buf_printf(out, "task %llu ", (unsigned long long)t->id);
+	else
+		buf_str(out, t->kind->role == TR_ROOT ? "a block_on of " : "a task ");
 	text_safe(out, t->kind->name);
-}
-
-/* The leaf that a task waits for, and the innermost await point of the program's own around it. */
-static const struct await_node *find_leaf(const struct await_node *n, const struct await_node **own)
-{
-	if (n->state == AS_DONE || n->state == AS_DISABLED || n->state == AS_ASLEEP)
-		return NULL;
-	if (n->kind == AN_ASYNC && n->file && *n->file && !text_library_file(n->file))
-		*own = n;
-	if (n->kind == AN_LEAF)
-		return n;
-	for (size_t i = 0; i < n->n_children; i++) {
-		const struct await_node *leaf = find_leaf(n->children[i], own);
-
-		if (leaf)
-			return leaf;
-	}
-	return NULL;
 }
 
 /* " at src/main.rs:12 app::serve" */
@@ -99,7 +84,7 @@ static int find_deadlock(struct rule_state *st, const struct rule_moment *rm,
 		say_moment_task(&d->text, t);
 		buf_str(&d->text, " waits for ");
 		text_safe(&d->text, c->leaves[i]->name ? c->leaves[i]->name : "?");
-		if (t->tree && find_leaf(t->tree, &own) && own)
+		if (t->tree && graph_leaf(t->tree, &own) && own)
 			say_at(&d->text, own->file, own->line, own->name);
 		if (c->n == 1)
 			buf_str(&d->text, ", which it holds itself");
@@ -364,7 +349,7 @@ static int judge_overdue(struct rule_state *st)
 
 			if (t->state != IS_IDLE || !t->tree || !rm->m.now_ns)
 				continue;
-			leaf = find_leaf(t->tree, &own);
+			leaf = graph_leaf(t->tree, &own);
 			if (!leaf || leaf->wait != AW_SLEEP || !leaf->value ||
 			    leaf->value > rm->m.now_ns || rm->m.now_ns - leaf->value < OVERDUE_NS ||
 			    leaf->value <= looked_ns)

@@ -9,6 +9,7 @@
 #include "moment/graph.h"
 
 #include "base/cleanup.h"
+#include "base/text.h"
 #include "base/vec.h"
 
 #include <errno.h>
@@ -285,4 +286,21 @@ void graph_done(struct graph *g)
 	}
 	map_done(&g->locks);
 	*g = (struct graph){0};
+}
+
+const struct await_node *graph_leaf(const struct await_node *tree, const struct await_node **own)
+{
+	if (tree->state == AS_DONE || tree->state == AS_DISABLED || tree->state == AS_ASLEEP)
+		return NULL;
+	if (tree->kind == AN_ASYNC && tree->file && *tree->file && !text_library_file(tree->file))
+		*own = tree;
+	if (tree->kind == AN_LEAF)
+		return tree;
+	for (size_t i = 0; i < tree->n_children; i++) {
+		const struct await_node *leaf = graph_leaf(tree->children[i], own);
+
+		if (leaf)
+			return leaf;
+	}
+	return NULL;
 }

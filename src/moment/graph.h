@@ -49,3 +49,6 @@ void graph_done(struct graph *g);
 const struct graph_lock *graph_lock(const struct graph *g, const struct await_node *leaf);
 /* The task that a leaf waits for: an awaited task, or the holder of the lock; NULL if not known. */
 const struct moment_task *graph_target(const struct graph *g, const struct await_node *leaf);
+/* The leaf that a task with this tree waits for, NULL: none; in *own, unless there is none, the
+ * innermost await point of the program's own code around it. */
+const struct await_node *graph_leaf(const struct await_node *tree, const struct await_node **own);

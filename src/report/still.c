@@ -79,24 +79,6 @@ void still_done(struct report *rep)
 
 /* ---- where and for what ---- */
 
-/* The leaf that a task waits for, and the innermost await point of the program's own around it. */
-static const struct await_node *find_leaf(const struct await_node *n, const struct await_node **own)
-{
-	if (n->state == AS_DONE || n->state == AS_DISABLED || n->state == AS_ASLEEP)
-		return NULL;
-	if (n->kind == AN_ASYNC && n->file && *n->file && !text_library_file(n->file))
-		*own = n;
-	if (n->kind == AN_LEAF)
-		return n;
-	for (size_t i = 0; i < n->n_children; i++) {
-		const struct await_node *leaf = find_leaf(n->children[i], own);
-
-		if (leaf)
-			return leaf;
-	}
-	return NULL;
-}
-
 static void place_text(struct buf *out, const char *file, uint32_t line, const char *function)
 {
 	if (file && *file) {
@@ -149,7 +131,7 @@ static void task_text(const struct graph *g, const struct moment_task *t, struct
 			      : t->kind->role == TR_BLOCKING ? "a thread of the blocking pool"
 							     : "a worker");
 	if (t->tree)
-		leaf = find_leaf(t->tree, &own);
+		leaf = graph_leaf(t->tree, &own);
 	if (own)
 		place_text(place, own->file, own->line, own->name);
 	if (t->state == IS_IDLE && leaf)
