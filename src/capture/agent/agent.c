@@ -583,6 +583,18 @@ static int open_again(struct capture *c, const struct attach_options *options,
 	return attach_open(c->child, options, ret_attach, err);
 }
 
+/* What the look before found is only a part of the answer: the program has loaded something since. */
+static void say_ended(struct error *why)
+{
+	static const char ended[] = "it ended while pollux read what it had loaded";
+	const struct error before = *why;
+
+	if (!*before.text)
+		error_set(why, -ESRCH, "%s", ended);
+	else if (before.code != -ESRCH)
+		error_set(why, -ESRCH, "%s; %s later", before.text, ended);
+}
+
 /* A launched program that had no runtime is looked at again when its code has changed. */
 static int attach_late(struct capture *c, uint64_t now, struct error *err)
 {
@@ -604,8 +616,7 @@ static int attach_late(struct capture *c, uint64_t now, struct error *err)
 	/* The program's own life goes on. Why it can't be recorded is said at the end, unless that
 	 * is only since it ends now. */
 	if (rc < 0 && rc != -EAGAIN && !attach_code_hash(c->child))
-		/* What the look before found is no answer: it has loaded something since. */
-		error_set(&c->why_empty, -ESRCH, "it ended while pollux read what it had loaded");
+		say_ended(&c->why_empty);
 	else if (rc < 0 && rc != -EAGAIN && rc != -ESRCH)
 		c->why_empty = why;
 	if (rc == -ENOMEM) {
