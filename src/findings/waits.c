@@ -342,7 +342,6 @@ static void find_convoy(struct rule_state *st, const struct lock_point *p)
 	} else {
 		buf_str(&d->text, ", in ");
 		say_count(&d->text, p->n_convoys, "convoy", "convoys");
-		buf_str(&d->text, ": a thread outside of all tasks let go");
 	}
 	d->f.kind = p->kind;
 	d->f.place = p->place;
