@@ -102,8 +102,10 @@ static int judge_throttled(struct rule_state *st)
 		if (!c || !throttled(c))
 			continue;
 		d = rule_finds(st, finding_score(60, 30, c->n_throttled, c->n_periods, 0.5));
-		if (d)
-			throttled_text(&d->text, c);
+		if (!d)
+			return 0;
+		throttled_text(&d->text, c);
+		d->f.process = c->process;
 	}
 	return 0;
 }
@@ -134,6 +136,7 @@ static int judge_no_cpu(struct rule_state *st)
 		buf_str(&d->text, " in total (they ran ");
 		text_duration(&d->text, c->cpu_ns);
 		buf_str(&d->text, "): polls and delays took longer");
+		d->f.process = c->process;
 	}
 	return 0;
 }

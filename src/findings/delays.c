@@ -15,6 +15,7 @@ struct delay_state {
 	struct windows windows;
 	uint64_t open_ns, open_since_ns; /* the longest that had not ended with the trace */
 	uint32_t open_kind;
+	uint64_t open_serial, open_number;
 };
 
 static int delay_on_poll(void *ctx, const struct tl_poll *poll)
@@ -24,8 +25,7 @@ static int delay_on_poll(void *ctx, const struct tl_poll *poll)
 	windows_poll(&s->windows, poll);
 	if (poll->task->role != TR_TASK || !poll->begin_seen || !poll->scheduled_ns)
 		return 0;
-	windows_add(&s->windows, poll->scheduled_ns, poll->begin_ns, poll->thread,
-		    poll->task->kind);
+	windows_add(&s->windows, poll->scheduled_ns, poll->begin_ns, poll->thread, poll->task);
 	return 0;
 }
 
@@ -40,6 +40,8 @@ static int delay_on_wait(void *ctx, const struct tl_wait *wait)
 		s->open_ns = ns;
 		s->open_since_ns = wait->begin_ns;
 		s->open_kind = wait->task->kind;
+		s->open_serial = wait->task->serial;
+		s->open_number = wait->task->number;
 	}
 	return 0;
 }
@@ -69,7 +71,11 @@ static int judge_delay(struct rule_state *st)
 	}
 	buf_str(&d->text, "): ");
 	d->f.kind = open ? s->open_kind : w->kind;
-	d->f.time_ns = open ? s->open_since_ns : w->begin_ns;
+	finding_spans(d, open ? s->open_since_ns : w->begin_ns,
+		      open ? s->open_since_ns + ns : w->end_ns);
+	finding_of(d, open ? s->open_serial : w->serial, open ? s->open_number : w->task);
+	if (!open)
+		finding_on(d, w->thread);
 	say_family(st, &d->text, d->f.kind);
 	if (!open && w->poll_number) {
 		buf_str(&d->text, ", while its worker was in a poll of ");
@@ -107,6 +113,7 @@ const struct finding_rule rule_delay = {
  * their family that was polled. */
 struct family_delays {
 	uint64_t n_starved, starved_ns, polled_ns;
+	uint64_t since_ns, serial, number; /* of the one that waited longest */
 };
 
 struct never_state {
@@ -146,14 +153,19 @@ static int never_on_wait(void *ctx, const struct tl_wait *wait)
 	if (ns < STARVED_NS || ns <= f->polled_ns)
 		return 0;
 	f->n_starved++;
-	if (ns > f->starved_ns)
+	if (ns > f->starved_ns) {
 		f->starved_ns = ns;
+		f->since_ns = wait->begin_ns;
+		f->serial = wait->task->serial;
+		f->number = wait->task->number;
+	}
 	return 0;
 }
 
 static int judge_never(struct rule_state *st)
 {
 	struct never_state *s = (struct never_state *)st;
+	const struct family_delays *longest = NULL;
 	uint64_t n = 0, ns = 0, most = 0;
 	uint32_t worst = TRACE_KIND_NONE;
 	const struct map_entry *e;
@@ -163,14 +175,16 @@ static int judge_never(struct rule_state *st)
 		const struct family_delays *f = e->value;
 
 		n += f->n_starved;
-		if (f->starved_ns > ns)
+		if (f->starved_ns > ns) {
 			ns = f->starved_ns;
+			longest = f;
+		}
 		if (f->n_starved > most || (f->n_starved == most && e->a < worst)) {
 			most = f->n_starved;
 			worst = (uint32_t)e->a;
 		}
 	}
-	if (!n)
+	if (!longest)
 		return 0;
 	struct finding_draft *d = rule_finds(st, finding_score(35, 35, ns, NSEC_PER_SEC, 1));
 	if (!d)
@@ -181,6 +195,8 @@ static int judge_never(struct rule_state *st)
 	buf_str(&d->text, n == 1 ? ": " : "; most of ");
 	say_family(st, &d->text, worst);
 	d->f.kind = worst;
+	finding_spans(d, longest->since_ns, longest->since_ns + ns);
+	finding_of(d, longest->serial, longest->number);
 	return 0;
 }
 

@@ -36,8 +36,11 @@ struct findings {
 	struct rule_state *states[N_RULES];
 	struct fan_out_sink sinks[N_RULES + 1];
 	size_t n_sinks;
-	struct map quiet;	   /* (kind, id) of living tasks without an event */
-	struct recent_wake *wakes; /* by serial, modulo N_RECENT_WAKES */
+	struct map live; /* (kind, id) to index + 1 of a struct live_task */
+	struct live_task *live_tasks;
+	size_t n_live, cap_live;
+	uint64_t open_task, open_since_ns; /* the wait that is open at the end and was told last */
+	struct recent_wake *wakes;	   /* by serial, modulo N_RECENT_WAKES */
 	struct finding_draft **drafts;
 	size_t n_drafts;
 	bool out_of_memory;
@@ -82,17 +85,67 @@ static int on_loss(void *ctx, const struct tl_loss *loss)
 	return 0;
 }
 
+/* Right before the end of its task. */
+static int on_wait(void *ctx, const struct tl_wait *wait)
+{
+	struct findings *f = ctx;
+
+	if (wait->open) {
+		f->open_task = wait->task->serial;
+		f->open_since_ns = wait->begin_ns;
+	}
+	return 0;
+}
+
 static int on_task_end(void *ctx, struct tl_task *task)
 {
 	struct findings *f = ctx;
-	bool quiet = !task->spawn_seen && !task->n_polls && !task->n_wakes &&
-		     task->outcome == TO_PENDING && tl_role_counts(task->role);
 
-	return quiet ? map_put(&f->quiet, task->kind, task->id, f) : 0;
+	if (task->outcome != TO_PENDING)
+		return 0;
+	if (!GROW(f->live_tasks, f->n_live, f->cap_live))
+		return -ENOMEM;
+	f->live_tasks[f->n_live++] = (struct live_task){
+		.serial = task->serial,
+		.number = task->number,
+		.since_ns = f->open_task == task->serial ? f->open_since_ns : 0,
+		.quiet = !task->spawn_seen && !task->n_polls && !task->n_wakes &&
+			 tl_role_counts(task->role),
+	};
+	return map_put(&f->live, task->kind, task->id, (void *)(uintptr_t)f->n_live);
+}
+
+/* Rules are told of a poll after this: what was seen in it is facts.note then. */
+static int on_poll(void *ctx, const struct tl_poll *poll)
+{
+	struct findings_facts *facts = &((struct findings *)ctx)->facts;
+
+	facts->note = poll_notes_take(&facts->notes, poll);
+	return 0;
+}
+
+static int on_block(void *ctx, const struct tl_block *block)
+{
+	return poll_notes_block(&((struct findings *)ctx)->facts.notes, block);
+}
+
+static int on_sample(void *ctx, const struct tl_sample *sample)
+{
+	return poll_notes_sample(&((struct findings *)ctx)->facts.notes, sample);
+}
+
+static int on_off_cpu(void *ctx, const struct tl_off_cpu *off)
+{
+	return poll_notes_off_cpu(&((struct findings *)ctx)->facts.notes, off);
 }
 
 static const struct timeline_sink facts_sink = {
+	.poll = on_poll,
+	.block = on_block,
+	.sample = on_sample,
+	.off_cpu = on_off_cpu,
 	.task_end = on_task_end,
+	.wait = on_wait,
 	.thread_end = on_thread_end,
 	.wake = on_wake,
 	.loss = on_loss,
@@ -126,19 +179,31 @@ uint32_t rule_count_workers(const struct rule_state *st, const uint32_t *threads
 
 /* ---- moments ---- */
 
-uint32_t rule_moment_kind(const struct rule_moment *rm, const struct moment_task *t)
+/* TRACE_KIND_NONE: the trace has none. */
+static uint32_t moment_kind(const struct rule_moment *rm, const struct moment_task *t)
 {
 	return rm->kinds[t - rm->m.tasks];
+}
+
+const struct live_task *rule_live(const struct rule_state *st, const struct rule_moment *rm,
+				  const struct moment_task *t)
+{
+	const struct findings *f = st->all;
+	uint32_t kind = moment_kind(rm, t);
+	const void *live =
+		kind == TRACE_KIND_NONE
+			? NULL
+			: map_get(&f->live, kind, tl_moments_name(f->facts.reader, kind, t));
+
+	return live ? &f->live_tasks[(uintptr_t)live - 1] : NULL;
 }
 
 bool rule_is_quiet(const struct rule_state *st, const struct rule_moment *rm,
 		   const struct moment_task *t)
 {
-	const struct findings *f = st->all;
-	uint32_t kind = rule_moment_kind(rm, t);
+	const struct live_task *live = rule_live(st, rm, t);
 
-	return kind != TRACE_KIND_NONE &&
-	       map_get(&f->quiet, kind, tl_moments_name(f->facts.reader, kind, t));
+	return live && live->quiet;
 }
 
 /* 1: it was read. */
@@ -251,9 +316,11 @@ void findings_free(struct findings *f)
 		draft_free(f->drafts[i]);
 	free(f->drafts);
 	moments_free(&f->facts);
-	map_done(&f->quiet);
+	map_done(&f->live);
+	free(f->live_tasks);
 	free(f->wakes);
 	free(f->facts.threads);
+	poll_notes_done(&f->facts.notes);
 	map_done(&f->facts.workers);
 	free(f);
 }
@@ -286,10 +353,79 @@ struct finding_draft *rule_finds(struct rule_state *st, unsigned score)
 		.stays = st->rule->stays,
 		.kind = TRACE_KIND_NONE,
 		.handler = TRACE_KIND_NONE,
+		.process = UINT32_MAX,
 	};
 	st->verdict = FV_FOUND;
 	f->drafts[f->n_drafts++] = d;
 	return d;
+}
+
+void finding_spans(struct finding_draft *d, uint64_t from_ns, uint64_t to_ns)
+{
+	d->f.time_ns = d->f.from_ns = from_ns;
+	d->f.to_ns = to_ns > from_ns ? to_ns : from_ns;
+}
+
+void finding_on(struct finding_draft *d, uint32_t thread)
+{
+	for (size_t i = 0; i < d->f.n_threads; i++)
+		if (d->f.threads[i] == thread)
+			return;
+	if (d->f.n_threads < FINDING_LANES)
+		d->f.threads[d->f.n_threads++] = thread;
+}
+
+void finding_of(struct finding_draft *d, uint64_t serial, uint64_t number)
+{
+	for (size_t i = 0; i < d->f.n_tasks; i++)
+		if (d->f.tasks[i] == serial)
+			return;
+	if (!serial || d->f.n_tasks == FINDING_LANES)
+		return;
+	d->f.numbers[d->f.n_tasks] = number;
+	d->f.tasks[d->f.n_tasks++] = serial;
+}
+
+void finding_of_moment(struct finding_draft *d, const struct rule_state *st,
+		       const struct rule_moment *rm, const struct moment_task *t)
+{
+	const struct trace_reader *r = rule_facts(st)->reader;
+	const struct live_task *live = rule_live(st, rm, t);
+	uint32_t tid =
+		t->thread && t->thread <= rm->m.n_threads ? rm->m.threads[t->thread - 1].tid : 0;
+
+	d->f.process = rm->m.process;
+	if (d->f.kind == TRACE_KIND_NONE)
+		d->f.kind = moment_kind(rm, t);
+	if (live)
+		finding_of(d, live->serial, live->number);
+	for (uint32_t i = 0; tid && i < trace_reader_n_threads(r); i++) {
+		const struct trace_thread *thread = trace_reader_thread(r, i);
+
+		if (thread && thread->process == rm->m.process && thread->tid == tid)
+			finding_on(d, i);
+	}
+}
+
+/* What it leaves open: it is of the whole recording, in the process of its threads or family. */
+static void finding_complete(const struct findings_facts *facts, struct finding *f)
+{
+	const struct trace_thread *t =
+		f->n_threads ? trace_reader_thread(facts->reader, f->threads[0]) : NULL;
+	const struct trace_kind *k = trace_reader_kind(facts->reader, f->kind);
+
+	if (!f->time_ns) {
+		f->from_ns = facts->scope.begin_ns;
+		f->to_ns = facts->scope.end_ns;
+	}
+	if (f->process != UINT32_MAX)
+		return;
+	if (t)
+		f->process = t->process;
+	else if (k)
+		f->process = k->process;
+	else if (trace_reader_n_processes(facts->reader) == 1)
+		f->process = 0;
 }
 
 int rule_skips(struct rule_state *st, const char *reason)
@@ -390,6 +526,23 @@ static void link_causes(struct findings *f)
 	}
 }
 
+static int judge(struct rule_state *st)
+{
+	const struct findings_facts *facts = rule_facts(st);
+	int r = 0;
+
+	if (st->rule->judge_moment && !facts->n_moments)
+		return rule_skips(st, "the recording has no moment of the program's memory "
+				      "(--no-snapshot, or it could not be read)");
+	if (st->rule->needs_events && rule_lacks_events(st))
+		return 0;
+	if (st->rule->judge)
+		return st->rule->judge(st);
+	for (size_t i = 0; i < facts->n_moments && r == 0; i++)
+		r = st->rule->judge_moment(st, &facts->moments[i]);
+	return r;
+}
+
 int findings_judge(struct findings *f, const struct findings_scope *scope)
 {
 	f->facts.scope = *scope;
@@ -397,7 +550,7 @@ int findings_judge(struct findings *f, const struct findings_scope *scope)
 	if (!scope->filtered && read_moments(f) < 0)
 		return -ENOMEM;
 	for (size_t i = 0; i < N_RULES; i++) {
-		int r = rules[i]->judge(f->states[i]);
+		int r = judge(f->states[i]);
 
 		if (r < 0)
 			return r;
@@ -410,6 +563,7 @@ int findings_judge(struct findings *f, const struct findings_scope *scope)
 		if (buf_failed(&d->text))
 			return -ENOMEM;
 		d->f.text = d->text.data ? d->text.data : "";
+		finding_complete(&f->facts, &d->f);
 	}
 	if (f->n_drafts)
 		qsort(f->drafts, f->n_drafts, sizeof(*f->drafts), compare_drafts);

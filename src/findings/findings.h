@@ -21,6 +21,9 @@ struct findings;
 /* Below it, one says what others say too, or hardly matters. */
 #define FINDING_MINOR 15
 
+/* Threads, and tasks, that a finding names to a program, at most: the first that were found. */
+#define FINDING_LANES 8
+
 struct finding {
 	const char *rule;   /* its name: "long-polls" */
 	const char *title;  /* "long polls" */
@@ -30,8 +33,16 @@ struct finding {
 	const char *cause;  /* rule of another finding that explains this one; NULL: none */
 	bool stays; /* a moment shows it, and nothing that comes later ends it: a longer recording says no more */
 	uint64_t time_ns; /* when to look at, CLOCK_MONOTONIC as in the trace; 0: no one moment */
-	uint32_t kind;	  /* of the family; TRACE_KIND_NONE: not of one */
-	uint32_t handler; /* kind of the requests in it; TRACE_KIND_NONE: not of one */
+	/* The stretch that it is about, or the worst of several; of a moment, both are the same. All
+	 * of the recording (or the window) where time_ns is 0. */
+	uint64_t from_ns, to_ns;
+	uint32_t process; /* index of a struct trace_process; UINT32_MAX: of several */
+	uint32_t threads[FINDING_LANES]; /* indexes of struct trace_thread */
+	uint64_t tasks[FINDING_LANES];	 /* serials, as in struct tl_task */
+	uint64_t numbers[FINDING_LANES]; /* of these tasks, by which people know them */
+	size_t n_threads, n_tasks;
+	uint32_t kind;	       /* of the family; TRACE_KIND_NONE: not of one */
+	uint32_t handler;      /* kind of the requests in it; TRACE_KIND_NONE: not of one */
 	uint64_t place, stack; /* 1 + index; 0: none */
 };
 

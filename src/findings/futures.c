@@ -12,8 +12,9 @@
 #define DROPPED_SHARE 20 /* percent */
 
 struct future_family {
-	uint64_t n, n_ready, n_dropped, first_ns;
-	uint32_t parent_kind; /* of the last that was dropped */
+	uint64_t n, n_ready, n_dropped;
+	uint64_t begin_ns, end_ns, serial, number; /* of the first that was dropped, and its task */
+	uint32_t parent_kind;			   /* of the last that was dropped */
 };
 
 struct dropped_state {
@@ -35,8 +36,12 @@ static int on_future_end(void *ctx, struct tl_future *future)
 	f->n_ready += future->outcome == TO_READY;
 	if (future->outcome != TO_CANCELLED)
 		return 0;
-	if (!f->n_dropped++)
-		f->first_ns = future->end_ns;
+	if (!f->n_dropped++) {
+		f->begin_ns = future->begin_ns;
+		f->end_ns = future->end_ns;
+		f->serial = future->task ? future->task->serial : 0;
+		f->number = future->task ? future->task->number : 0;
+	}
 	f->parent_kind = future->parent ? future->parent->kind : TRACE_KIND_NONE;
 	return 0;
 }
@@ -98,7 +103,8 @@ static int judge_dropped(struct rule_state *st)
 		}
 		buf_str(&d->text, ": what it had done until then is lost");
 		d->f.kind = kind;
-		d->f.time_ns = f->first_ns;
+		finding_spans(d, f->begin_ns, f->end_ns);
+		finding_of(d, f->serial, f->number);
 	}
 	return 0;
 }

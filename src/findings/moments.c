@@ -19,12 +19,6 @@
 #define QUEUED_CLOSURES 3
 #define MOST_FINDINGS 3
 
-static int skip_without_moment(struct rule_state *st)
-{
-	return rule_skips(st, "the recording has no moment of the program's memory (--no-snapshot, "
-			      "or it could not be read)");
-}
-
 /* "task 12 app::serve" */
 static void say_moment_task(struct buf *out, const struct moment_task *t)
 {
@@ -68,13 +62,28 @@ static const struct moment_thread *thread_of(const struct trace_moment *m,
 
 /* ---- deadlocks ---- */
 
-static int find_deadlock(struct rule_state *st, const struct rule_moment *rm,
-			 const struct graph_cycle *c)
+/* From when the last of these tasks came into its state, up to the moment. */
+static void spans_since(struct finding_draft *d, const struct rule_state *st,
+			const struct rule_moment *rm, const size_t *tasks, size_t n)
+{
+	uint64_t since_ns = rule_facts(st)->scope.begin_ns;
+
+	for (size_t i = 0; i < n && rm->m.when == MOMENT_END; i++) {
+		const struct live_task *live = rule_live(st, rm, &rm->m.tasks[tasks[i]]);
+
+		if (live && live->since_ns > since_ns)
+			since_ns = live->since_ns;
+	}
+	finding_spans(d, since_ns, rm->m.now_ns);
+}
+
+static void find_deadlock(struct rule_state *st, const struct rule_moment *rm,
+			  const struct graph_cycle *c)
 {
 	struct finding_draft *d = rule_finds(st, 97);
 
 	if (!d)
-		return 0;
+		return;
 	buf_str(&d->text, "DEADLOCK: ");
 	for (size_t i = 0; i < c->n && i < 4; i++) {
 		const struct moment_task *t = &rm->m.tasks[c->tasks[i]];
@@ -95,19 +104,15 @@ static int find_deadlock(struct rule_state *st, const struct rule_moment *rm,
 	}
 	if (c->n > 4)
 		buf_printf(&d->text, ", and %zu more", c->n - 4);
-	d->f.kind = rule_moment_kind(rm, &rm->m.tasks[c->tasks[0]]);
-	return 0;
+	for (size_t i = 0; i < c->n; i++)
+		finding_of_moment(d, st, rm, &rm->m.tasks[c->tasks[i]]);
+	spans_since(d, st, rm, c->tasks, c->n);
 }
 
-static int judge_deadlock(struct rule_state *st)
+static int judge_deadlock(struct rule_state *st, const struct rule_moment *rm)
 {
-	const struct findings_facts *facts = rule_facts(st);
-
-	if (!facts->n_moments)
-		return skip_without_moment(st);
-	for (size_t i = 0; i < facts->n_moments; i++)
-		for (size_t k = 0; k < facts->moments[i].graph.n_cycles && k < MOST_FINDINGS; k++)
-			find_deadlock(st, &facts->moments[i], &facts->moments[i].graph.cycles[k]);
+	for (size_t k = 0; k < rm->graph.n_cycles && k < MOST_FINDINGS; k++)
+		find_deadlock(st, rm, &rm->graph.cycles[k]);
 	return 0;
 }
 
@@ -117,35 +122,27 @@ const struct finding_rule rule_deadlock = {
 	.advice = "take the locks in one order, and hold none over an await that needs another",
 	.stays = true,
 	.state_bytes = sizeof(struct rule_state),
-	.judge = judge_deadlock,
+	.judge_moment = judge_deadlock,
 };
 
-static int judge_lost_task(struct rule_state *st)
+static int judge_lost_task(struct rule_state *st, const struct rule_moment *rm)
 {
-	const struct findings_facts *facts = rule_facts(st);
+	const struct graph *g = &rm->graph;
+	struct finding_draft *d =
+		g->n_lost ? rule_finds(st, finding_score(70, 20, g->n_lost, 10, 1)) : NULL;
 
-	if (!facts->n_moments)
-		return skip_without_moment(st);
-	for (size_t i = 0; i < facts->n_moments; i++) {
-		const struct graph *g = &facts->moments[i].graph;
-		const struct moment_task *t;
-		struct finding_draft *d;
-
-		if (!g->n_lost)
-			continue;
-		t = &facts->moments[i].m.tasks[g->lost[0].task];
-		d = rule_finds(st, finding_score(70, 20, g->n_lost, 10, 1));
-		if (!d)
-			return 0;
-		say_moment_task(&d->text, t);
-		buf_str(&d->text, " can never run again: ");
-		text_safe(&d->text, g->lost[0].proof);
-		if (g->n_lost > 1) {
-			buf_str(&d->text, "; so can ");
-			say_count(&d->text, g->n_lost - 1, "other task", "other tasks");
-		}
-		d->f.kind = rule_moment_kind(&facts->moments[i], t);
+	if (!d)
+		return 0;
+	say_moment_task(&d->text, &rm->m.tasks[g->lost[0].task]);
+	buf_str(&d->text, " can never run again: ");
+	text_safe(&d->text, g->lost[0].proof);
+	if (g->n_lost > 1) {
+		buf_str(&d->text, "; so can ");
+		say_count(&d->text, g->n_lost - 1, "other task", "other tasks");
 	}
+	for (size_t i = 0; i < g->n_lost && i < FINDING_LANES; i++)
+		finding_of_moment(d, st, rm, &rm->m.tasks[g->lost[i].task]);
+	spans_since(d, st, rm, &g->lost[0].task, 1);
 	return 0;
 }
 
@@ -155,18 +152,18 @@ const struct finding_rule rule_lost_task = {
 	.advice = "a future that returns Pending must keep the waker that it was polled with",
 	.stays = true,
 	.state_bytes = sizeof(struct rule_state),
-	.judge = judge_lost_task,
+	.judge_moment = judge_lost_task,
 };
 
 /* ---- polls from before, which go on ---- */
 
-static int find_stuck_poll(struct rule_state *st, const struct rule_moment *rm,
-			   const struct moment_task *t, const struct moment_thread *thread)
+static void find_stuck_poll(struct rule_state *st, const struct rule_moment *rm,
+			    const struct moment_task *t, const struct moment_thread *thread)
 {
 	struct finding_draft *d = rule_finds(st, 96);
 
 	if (!d)
-		return 0;
+		return;
 	buf_printf(&d->text, "thread %u", thread->tid);
 	if (thread->name && *thread->name) {
 		buf_str(&d->text, " (");
@@ -177,36 +174,25 @@ static int find_stuck_poll(struct rule_state *st, const struct rule_moment *rm,
 	say_moment_task(&d->text, t);
 	buf_str(&d->text, " since before the recording: ");
 	say_call(&d->text, thread);
-	d->f.kind = rule_moment_kind(rm, t);
-	return 0;
+	finding_of_moment(d, st, rm, t);
+	finding_spans(d, rule_facts(st)->scope.begin_ns, rm->m.now_ns);
 }
 
 /* A task that runs when the recording ends, and had no event in all of it, has been in that poll all
  * the time. One that ran when it began may have ended its poll before there were hooks. */
-static int judge_stuck_poll(struct rule_state *st)
+static int judge_stuck_poll(struct rule_state *st, const struct rule_moment *rm)
 {
-	const struct findings_facts *facts = rule_facts(st);
-	unsigned n = 0;
-
-	if (!facts->n_moments)
-		return skip_without_moment(st);
-	if (rule_lacks_events(st))
+	if (rm->m.when != MOMENT_END)
 		return 0;
-	for (size_t i = 0; i < facts->n_moments; i++) {
-		const struct rule_moment *rm = &facts->moments[i];
+	for (size_t k = 0, n = 0; k < rm->m.n_tasks && n < MOST_FINDINGS; k++) {
+		const struct moment_task *t = &rm->m.tasks[k];
+		const struct moment_thread *thread = thread_of(&rm->m, t);
 
-		for (size_t k = 0; k < rm->m.n_tasks && n < MOST_FINDINGS; k++) {
-			const struct moment_task *t = &rm->m.tasks[k];
-			const struct moment_thread *thread = thread_of(&rm->m, t);
-
-			if (rm->m.when != MOMENT_END)
-				break;
-			if (t->kind->role != TR_TASK || !thread || !thread->call ||
-			    !rule_is_quiet(st, rm, t))
-				continue;
-			find_stuck_poll(st, rm, t, thread);
-			n++;
-		}
+		if (t->kind->role != TR_TASK || !thread || !thread->call ||
+		    !rule_is_quiet(st, rm, t))
+			continue;
+		find_stuck_poll(st, rm, t, thread);
+		n++;
 	}
 	return 0;
 }
@@ -218,56 +204,46 @@ const struct finding_rule rule_stuck_poll = {
 		  "call",
 	.stays = true,
 	.state_bytes = sizeof(struct rule_state),
-	.judge = judge_stuck_poll,
+	.judge_moment = judge_stuck_poll,
+	.needs_events = true,
 };
 
 /* ---- the blocking pool, stuck since before ---- */
 
-static int judge_pool_stuck(struct rule_state *st)
+static int judge_pool_stuck(struct rule_state *st, const struct rule_moment *rm)
 {
-	const struct findings_facts *facts = rule_facts(st);
+	const struct moment_task *first = NULL, *waits = NULL;
+	size_t n_run = 0, n_wait = 0;
+	struct finding_draft *d;
 
-	if (!facts->n_moments)
-		return skip_without_moment(st);
-	if (rule_lacks_events(st))
-		return 0;
-	for (size_t i = 0; i < facts->n_moments; i++) {
-		const struct rule_moment *rm = &facts->moments[i];
-		const struct moment_task *first = NULL, *waits = NULL;
-		size_t n_run = 0, n_wait = 0;
+	for (size_t k = 0; k < rm->m.n_tasks && rm->m.when == MOMENT_END; k++) {
+		const struct moment_task *t = &rm->m.tasks[k];
 
-		for (size_t k = 0; k < rm->m.n_tasks && rm->m.when == MOMENT_END; k++) {
-			const struct moment_task *t = &rm->m.tasks[k];
-
-			if (t->kind->role != TR_BLOCKING || !rule_is_quiet(st, rm, t))
-				continue;
-			if (thread_of(&rm->m, t)) {
-				n_run++;
-				first = first ? first : t;
-			} else if (t->state == IS_SCHEDULED) {
-				n_wait++;
-				waits = waits ? waits : t;
-			}
-		}
-		if (!n_run || n_wait < QUEUED_CLOSURES)
+		if (t->kind->role != TR_BLOCKING || !rule_is_quiet(st, rm, t))
 			continue;
-		struct finding_draft *d = rule_finds(st, 94);
-
-		if (!d)
-			return 0;
-		buf_str(&d->text, "the blocking pool is full since before the recording: ");
-		say_count(&d->text, n_run, "closure runs, of ", "closures run, the first of ");
-		text_safe(&d->text, first->kind->name);
-		buf_str(&d->text, " (");
-		if (!say_call(&d->text, thread_of(&rm->m, first)))
-			buf_str(&d->text, "on the CPU");
-		buf_str(&d->text, "); ");
-		say_count(&d->text, n_wait, "waits for a thread",
-			  "wait for a thread, the first of ");
-		if (n_wait > 1)
-			text_safe(&d->text, waits->kind->name);
-		d->f.kind = rule_moment_kind(rm, first);
+		if (thread_of(&rm->m, t)) {
+			n_run++;
+			first = first ? first : t;
+		} else if (t->state == IS_SCHEDULED) {
+			n_wait++;
+			waits = waits ? waits : t;
+		}
 	}
+	if (!n_run || n_wait < QUEUED_CLOSURES || !(d = rule_finds(st, 94)))
+		return 0;
+	buf_str(&d->text, "the blocking pool is full since before the recording: ");
+	say_count(&d->text, n_run, "closure runs, of ", "closures run, the first of ");
+	text_safe(&d->text, first->kind->name);
+	buf_str(&d->text, " (");
+	if (!say_call(&d->text, thread_of(&rm->m, first)))
+		buf_str(&d->text, "on the CPU");
+	buf_str(&d->text, "); ");
+	say_count(&d->text, n_wait, "waits for a thread", "wait for a thread, the first of ");
+	if (n_wait > 1)
+		text_safe(&d->text, waits->kind->name);
+	finding_of_moment(d, st, rm, first);
+	finding_of_moment(d, st, rm, waits);
+	finding_spans(d, rule_facts(st)->scope.begin_ns, rm->m.now_ns);
 	return 0;
 }
 
@@ -279,7 +255,8 @@ const struct finding_rule rule_pool_stuck = {
 		  "own",
 	.stays = true,
 	.state_bytes = sizeof(struct rule_state),
-	.judge = judge_pool_stuck,
+	.judge_moment = judge_pool_stuck,
+	.needs_events = true,
 };
 
 /* ---- timers ---- */
@@ -330,53 +307,45 @@ static uint64_t looked_at_ns(const struct overdue_state *s, const struct trace_m
 	return last_ns ? *last_ns : 0;
 }
 
-static int judge_overdue(struct rule_state *st)
+static int judge_overdue(struct rule_state *st, const struct rule_moment *rm)
 {
-	const struct findings_facts *facts = rule_facts(st);
+	uint64_t looked_ns = looked_at_ns((struct overdue_state *)st, &rm->m);
+	const struct await_node *worst_own = NULL;
+	const struct moment_task *worst = NULL;
+	uint64_t late = 0, n = 0;
 
-	if (!facts->n_moments)
-		return skip_without_moment(st);
-	for (size_t i = 0; i < facts->n_moments; i++) {
-		const struct rule_moment *rm = &facts->moments[i];
-		uint64_t looked_ns = looked_at_ns((struct overdue_state *)st, &rm->m);
-		const struct await_node *worst_own = NULL;
-		const struct moment_task *worst = NULL;
-		uint64_t late = 0, n = 0;
+	for (size_t k = 0; k < rm->m.n_tasks; k++) {
+		const struct moment_task *t = &rm->m.tasks[k];
+		const struct await_node *own = NULL, *leaf;
 
-		for (size_t k = 0; k < rm->m.n_tasks; k++) {
-			const struct moment_task *t = &rm->m.tasks[k];
-			const struct await_node *own = NULL, *leaf;
-
-			if (t->state != IS_IDLE || !t->tree || !rm->m.now_ns)
-				continue;
-			leaf = graph_leaf(t->tree, &own);
-			if (!leaf || leaf->wait != AW_SLEEP || !leaf->value ||
-			    leaf->value > rm->m.now_ns || rm->m.now_ns - leaf->value < OVERDUE_NS ||
-			    leaf->value <= looked_ns)
-				continue;
-			n++;
-			if (rm->m.now_ns - leaf->value <= late)
-				continue;
-			late = rm->m.now_ns - leaf->value;
-			worst = t;
-			worst_own = own;
-		}
-		if (!worst || late <= rule_process_lacked_ns(st, rm->m.process))
+		if (t->state != IS_IDLE || !t->tree || !rm->m.now_ns)
 			continue;
-		struct finding_draft *d =
-			rule_finds(st, finding_score(55, 30, late, NSEC_PER_SEC, 1));
-
-		if (!d)
-			return 0;
-		say_count(&d->text, n, "timer is overdue by ", "timers are overdue, the first by ");
-		text_duration(&d->text, late);
-		buf_str(&d->text, ", that of ");
-		say_moment_task(&d->text, worst);
-		if (worst_own)
-			say_at(&d->text, worst_own->file, worst_own->line, worst_own->name);
-		buf_str(&d->text, ": no worker looks at timers");
-		d->f.kind = rule_moment_kind(rm, worst);
+		leaf = graph_leaf(t->tree, &own);
+		if (!leaf || leaf->wait != AW_SLEEP || !leaf->value || leaf->value > rm->m.now_ns ||
+		    rm->m.now_ns - leaf->value < OVERDUE_NS || leaf->value <= looked_ns)
+			continue;
+		n++;
+		if (rm->m.now_ns - leaf->value <= late)
+			continue;
+		late = rm->m.now_ns - leaf->value;
+		worst = t;
+		worst_own = own;
 	}
+	if (!worst || late <= rule_process_lacked_ns(st, rm->m.process))
+		return 0;
+	struct finding_draft *d = rule_finds(st, finding_score(55, 30, late, NSEC_PER_SEC, 1));
+
+	if (!d)
+		return 0;
+	say_count(&d->text, n, "timer is overdue by ", "timers are overdue, the first by ");
+	text_duration(&d->text, late);
+	buf_str(&d->text, ", that of ");
+	say_moment_task(&d->text, worst);
+	if (worst_own)
+		say_at(&d->text, worst_own->file, worst_own->line, worst_own->name);
+	buf_str(&d->text, ": no worker looks at timers");
+	finding_of_moment(d, st, rm, worst);
+	finding_spans(d, rm->m.now_ns - late, rm->m.now_ns);
 	return 0;
 }
 
@@ -386,7 +355,7 @@ const struct finding_rule rule_overdue = {
 	.advice = "find the worker that should look at timers: it is in a poll that does not end",
 	.sink = &(const struct timeline_sink){.park = overdue_on_park},
 	.state_bytes = sizeof(struct overdue_state),
-	.judge = judge_overdue,
+	.judge_moment = judge_overdue,
 	.done = done_overdue,
 };
 
@@ -407,7 +376,7 @@ static int most_kept(const void *a, const void *b)
 	return (x->first > y->first) - (x->first < y->first);
 }
 
-static int find_kept(struct rule_state *st, const struct rule_moment *rm)
+static int judge_kept(struct rule_state *st, const struct rule_moment *rm)
 {
 	struct map kinds = {0};
 	struct kept_kind **sorted;
@@ -440,7 +409,8 @@ static int find_kept(struct rule_state *st, const struct rule_moment *rm)
 				text_safe(&d->text, t->kind->site);
 				buf_char(&d->text, ')');
 			}
-			d->f.kind = rule_moment_kind(rm, t);
+			finding_of_moment(d, st, rm, t);
+			finding_spans(d, rm->m.now_ns, rm->m.now_ns);
 		}
 	}
 	free(sorted);
@@ -448,51 +418,32 @@ static int find_kept(struct rule_state *st, const struct rule_moment *rm)
 	return rc;
 }
 
-static int judge_kept(struct rule_state *st)
-{
-	const struct findings_facts *facts = rule_facts(st);
-
-	if (!facts->n_moments)
-		return skip_without_moment(st);
-	for (size_t i = 0; i < facts->n_moments; i++) {
-		int rc = find_kept(st, &facts->moments[i]);
-
-		if (rc < 0)
-			return rc;
-	}
-	return 0;
-}
-
 const struct finding_rule rule_kept = {
 	.name = "kept-tasks",
 	.title = "tasks that ended, but are kept",
 	.advice = "join them as they end (JoinSet::join_next), or drop their handles",
 	.state_bytes = sizeof(struct rule_state),
-	.judge = judge_kept,
+	.judge_moment = judge_kept,
 };
 
 /* ---- descriptors ---- */
 
-static int judge_descriptors(struct rule_state *st)
+static int judge_descriptors(struct rule_state *st, const struct rule_moment *rm)
 {
-	const struct findings_facts *facts = rule_facts(st);
+	const struct trace_moment *m = &rm->m;
+	struct finding_draft *d;
 
-	if (!facts->n_moments)
-		return skip_without_moment(st);
-	for (size_t i = 0; i < facts->n_moments; i++) {
-		const struct trace_moment *m = &facts->moments[i].m;
-		struct finding_draft *d;
-
-		if (!m->max_descriptors || m->n_descriptors * 100 < m->max_descriptors * 95)
-			continue;
-		d = rule_finds(st, 88);
-		if (!d)
-			return 0;
-		text_exact(&d->text, m->n_descriptors);
-		buf_str(&d->text, " of ");
-		say_count(&d->text, m->max_descriptors, "descriptor is", "descriptors are");
-		buf_str(&d->text, " open: accept, connect and open fail soon (EMFILE)");
-	}
+	if (!m->max_descriptors || m->n_descriptors * 100 < m->max_descriptors * 95)
+		return 0;
+	d = rule_finds(st, 88);
+	if (!d)
+		return 0;
+	text_exact(&d->text, m->n_descriptors);
+	buf_str(&d->text, " of ");
+	say_count(&d->text, m->max_descriptors, "descriptor is", "descriptors are");
+	buf_str(&d->text, " open: accept, connect and open fail soon (EMFILE)");
+	d->f.process = m->process;
+	finding_spans(d, m->now_ns, m->now_ns);
 	return 0;
 }
 
@@ -501,5 +452,5 @@ const struct finding_rule rule_descriptors = {
 	.title = "no descriptors left",
 	.advice = "raise the limit (ulimit -n), and close what is not used any more",
 	.state_bytes = sizeof(struct rule_state),
-	.judge = judge_descriptors,
+	.judge_moment = judge_descriptors,
 };

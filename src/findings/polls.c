@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Polls that keep their worker: long ones, one that does not end, blocking calls in short ones. */
-#include "findings/poll_notes.h"
 #include "findings/rule.h"
 
 #include "base/map.h"
@@ -58,12 +57,11 @@ struct open_poll_found {
 	struct poll_note note;
 	uint32_t kind, handler;
 	enum trace_role role;
-	uint64_t number;
+	uint64_t serial, number;
 };
 
 struct open_polls_state {
 	struct rule_state st;
-	struct poll_notes notes;
 	struct open_poll_found *found; /* those that had no end when they were reported */
 	size_t n, cap;
 };
@@ -71,30 +69,22 @@ struct open_polls_state {
 static int open_on_poll(void *ctx, const struct tl_poll *poll)
 {
 	struct open_polls_state *s = ctx;
-	struct poll_note note = poll_notes_take(&s->notes, poll);
 
 	if (poll->outcome != TO_UNKNOWN || !tl_poll_measured(poll) || poll->inferred ||
 	    tl_poll_held_ns(poll) < OPEN_NS || !may_keep_worker(poll->task->role))
 		return 0;
 	if (!GROW(s->found, s->n, s->cap))
 		return -ENOMEM;
-	s->found[s->n++] = (struct open_poll_found){*poll,
-						    note,
-						    poll->task->kind,
-						    round_handler(&poll->round),
-						    poll->task->role,
-						    poll->task->number};
+	s->found[s->n++] = (struct open_poll_found){
+		.poll = *poll,
+		.note = rule_facts(&s->st)->note,
+		.kind = poll->task->kind,
+		.handler = round_handler(&poll->round),
+		.role = poll->task->role,
+		.serial = poll->task->serial,
+		.number = poll->task->number,
+	};
 	return 0;
-}
-
-static int open_on_block(void *ctx, const struct tl_block *block)
-{
-	return poll_notes_block(&((struct open_polls_state *)ctx)->notes, block);
-}
-
-static int open_on_sample(void *ctx, const struct tl_sample *sample)
-{
-	return poll_notes_sample(&((struct open_polls_state *)ctx)->notes, sample);
 }
 
 static int judge_open_poll(struct rule_state *st)
@@ -124,7 +114,9 @@ static int judge_open_poll(struct rule_state *st)
 		d->f.advice = advice_for(&o->note);
 		d->f.kind = o->kind;
 		d->f.handler = o->handler;
-		d->f.time_ns = o->poll.begin_ns;
+		finding_spans(d, o->poll.begin_ns, end_ns);
+		finding_on(d, o->poll.thread);
+		finding_of(d, o->serial, o->number);
 		d->f.stack = o->note.stack;
 	}
 	return 0;
@@ -132,21 +124,13 @@ static int judge_open_poll(struct rule_state *st)
 
 static void done_open_poll(struct rule_state *st)
 {
-	struct open_polls_state *s = (struct open_polls_state *)st;
-
-	poll_notes_done(&s->notes);
-	free(s->found);
+	free(((struct open_polls_state *)st)->found);
 }
 
 const struct finding_rule rule_open_poll = {
 	.name = "open-poll",
 	.title = "a poll that does not end",
-	.sink =
-		&(const struct timeline_sink){
-			.poll = open_on_poll,
-			.block = open_on_block,
-			.sample = open_on_sample,
-		},
+	.sink = &(const struct timeline_sink){.poll = open_on_poll},
 	.state_bytes = sizeof(struct open_polls_state),
 	.judge = judge_open_poll,
 	.done = done_open_poll,
@@ -161,19 +145,19 @@ struct long_group {
 	uint64_t n, sum_ns, min_ns, max_ns, calls_ns, preempted_ns;
 	uint64_t n_without_cpu; /* for most of it */
 	uint64_t time_ns;	/* begin of the longest */
-	struct poll_note note;	/* of the longest; its stack is that of any */
+	uint64_t serial, number;
+	struct poll_note note; /* of the longest; its stack is that of any */
 };
 
 struct long_polls_state {
 	struct rule_state st;
-	struct poll_notes notes;
 	struct map groups; /* by kind and call, handler */
 };
 
 static int long_on_poll(void *ctx, const struct tl_poll *poll)
 {
 	struct long_polls_state *s = ctx;
-	struct poll_note note = poll_notes_take(&s->notes, poll);
+	struct poll_note note = rule_facts(&s->st)->note;
 	uint64_t ns = tl_poll_held_ns(poll);
 	struct long_group *g;
 
@@ -201,27 +185,14 @@ static int long_on_poll(void *ctx, const struct tl_poll *poll)
 		g->max_ns = ns;
 		g->time_ns = poll->begin_ns;
 		g->thread = poll->thread;
+		g->serial = poll->task->serial;
+		g->number = poll->task->number;
 		g->note = note;
 		g->note.stack = stack;
 	} else if (!g->note.stack) {
 		g->note.stack = note.stack;
 	}
 	return 0;
-}
-
-static int long_on_block(void *ctx, const struct tl_block *block)
-{
-	return poll_notes_block(&((struct long_polls_state *)ctx)->notes, block);
-}
-
-static int long_on_sample(void *ctx, const struct tl_sample *sample)
-{
-	return poll_notes_sample(&((struct long_polls_state *)ctx)->notes, sample);
-}
-
-static int long_on_off_cpu(void *ctx, const struct tl_off_cpu *off)
-{
-	return poll_notes_off_cpu(&((struct long_polls_state *)ctx)->notes, off);
 }
 
 static int compare_groups(const void *a, const void *b)
@@ -305,7 +276,9 @@ static int judge_long_polls(struct rule_state *st)
 		d->f.advice = advice_for(&g->note);
 		d->f.kind = g->kind;
 		d->f.handler = g->handler;
-		d->f.time_ns = g->time_ns;
+		finding_spans(d, g->time_ns, g->time_ns + g->max_ns);
+		finding_on(d, g->thread);
+		finding_of(d, g->serial, g->number);
 		d->f.stack = g->note.stack;
 	}
 	free(groups);
@@ -314,22 +287,13 @@ static int judge_long_polls(struct rule_state *st)
 
 static void done_long_polls(struct rule_state *st)
 {
-	struct long_polls_state *s = (struct long_polls_state *)st;
-
-	poll_notes_done(&s->notes);
-	map_free(&s->groups, free);
+	map_free(&((struct long_polls_state *)st)->groups, free);
 }
 
 const struct finding_rule rule_long_polls = {
 	.name = "long-polls",
 	.title = "long polls",
-	.sink =
-		&(const struct timeline_sink){
-			.poll = long_on_poll,
-			.block = long_on_block,
-			.sample = long_on_sample,
-			.off_cpu = long_on_off_cpu,
-		},
+	.sink = &(const struct timeline_sink){.poll = long_on_poll},
 	.state_bytes = sizeof(struct long_polls_state),
 	.judge = judge_long_polls,
 	.done = done_long_polls,
@@ -344,12 +308,13 @@ const struct finding_rule rule_long_polls = {
 struct call_group {
 	uint32_t kind, handler;
 	uint16_t call;
-	uint64_t n, sum_ns, max_ns, time_ns;
+	uint64_t n, sum_ns, max_ns;
+	uint64_t time_ns, serial, number; /* of the longest */
+	uint32_t thread;
 };
 
 struct blocking_state {
 	struct rule_state st;
-	struct poll_notes notes;
 	uint64_t in_long_ns; /* in polls that the other rules find */
 	struct map groups;   /* by kind and call, handler */
 };
@@ -357,10 +322,10 @@ struct blocking_state {
 static int blocking_on_poll(void *ctx, const struct tl_poll *poll)
 {
 	struct blocking_state *s = ctx;
-	struct poll_note note = poll_notes_take(&s->notes, poll);
 
-	if (tl_poll_measured(poll) && tl_poll_held_ns(poll) >= LONG_NS)
-		s->in_long_ns += note.calls_ns;
+	if (poll->task->role == TR_TASK && tl_poll_measured(poll) &&
+	    tl_poll_held_ns(poll) >= LONG_NS)
+		s->in_long_ns += rule_facts(&s->st)->note.calls_ns;
 	return 0;
 }
 
@@ -384,8 +349,11 @@ static int blocking_on_block(void *ctx, const struct tl_block *block)
 	if (ns > g->max_ns) {
 		g->max_ns = ns;
 		g->time_ns = block->begin_ns;
+		g->thread = block->thread;
+		g->serial = block->task->serial;
+		g->number = block->task->number;
 	}
-	return poll_notes_block(&s->notes, block);
+	return 0;
 }
 
 /* Whether the program is to blame for the length of such calls. sched_yield() only offers the CPU
@@ -441,7 +409,9 @@ static void find_blocking(struct rule_state *st, struct call_group *const *group
 	}
 	d->f.kind = worst->kind;
 	d->f.handler = worst->handler;
-	d->f.time_ns = worst->time_ns;
+	finding_spans(d, worst->time_ns, worst->time_ns + worst->max_ns);
+	finding_on(d, worst->thread);
+	finding_of(d, worst->serial, worst->number);
 }
 
 static int judge_blocking(struct rule_state *st)
@@ -472,10 +442,7 @@ static int judge_blocking(struct rule_state *st)
 
 static void done_blocking(struct rule_state *st)
 {
-	struct blocking_state *s = (struct blocking_state *)st;
-
-	poll_notes_done(&s->notes);
-	map_free(&s->groups, free);
+	map_free(&((struct blocking_state *)st)->groups, free);
 }
 
 const struct finding_rule rule_blocking_calls = {

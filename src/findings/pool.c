@@ -23,9 +23,9 @@ struct pool_family {
 struct pool_state {
 	struct rule_state st;
 	struct hist delays;
-	struct map families; /* by kind */
-	struct map threads;  /* that ran closures */
-	uint64_t n_waiting, time_ns;
+	struct map families;			     /* by kind */
+	struct map threads;			     /* that ran closures */
+	uint64_t n_waiting, time_ns, serial, number; /* of the one that waited longest */
 };
 
 static struct pool_family *pool_family(struct pool_state *s, uint32_t kind)
@@ -33,10 +33,14 @@ static struct pool_family *pool_family(struct pool_state *s, uint32_t kind)
 	return map_get_or_new(&s->families, kind, 0, sizeof(struct pool_family));
 }
 
-static int add_delay(struct pool_state *s, uint64_t since_ns, uint64_t ns)
+static int add_delay(struct pool_state *s, const struct tl_task *task, uint64_t since_ns,
+		     uint64_t ns)
 {
-	if (ns >= s->delays.max)
+	if (ns >= s->delays.max) {
 		s->time_ns = since_ns;
+		s->serial = task->serial;
+		s->number = task->number;
+	}
 	return hist_add(&s->delays, ns);
 }
 
@@ -53,7 +57,7 @@ static int pool_on_poll(void *ctx, const struct tl_poll *poll)
 	if (poll->outcome == TO_UNKNOWN)
 		f->n_open++;
 	if (poll->begin_seen && poll->scheduled_ns &&
-	    add_delay(s, poll->scheduled_ns, poll->begin_ns - poll->scheduled_ns) < 0)
+	    add_delay(s, poll->task, poll->scheduled_ns, poll->begin_ns - poll->scheduled_ns) < 0)
 		return -ENOMEM;
 	return tl_poll_measured(poll) ? hist_add(&f->runs, poll->end_ns - poll->begin_ns) : 0;
 }
@@ -72,7 +76,7 @@ static int pool_on_wait(void *ctx, const struct tl_wait *wait)
 		return -ENOMEM;
 	f->n_waiting++;
 	s->n_waiting++;
-	return add_delay(s, wait->begin_ns, ns);
+	return add_delay(s, wait->task, wait->begin_ns, ns);
 }
 
 static int pool_on_block(void *ctx, const struct tl_block *block)
@@ -129,6 +133,7 @@ static int judge_pool_full(struct rule_state *st)
 	struct pool_state *s = (struct pool_state *)st;
 	const struct pool_family *f;
 	uint32_t kind = busiest(s, &f);
+	size_t at = 0;
 
 	if (!s->delays.count || s->delays.max < FULL_NS || !f)
 		return 0;
@@ -168,7 +173,10 @@ static int judge_pool_full(struct rule_state *st)
 		buf_str(&d->text, " of them since before the end");
 	}
 	d->f.kind = kind;
-	d->f.time_ns = s->time_ns;
+	finding_spans(d, s->time_ns, s->time_ns + s->delays.max);
+	finding_of(d, s->serial, s->number);
+	for (const struct map_entry *e; (e = map_next(&s->threads, &at));)
+		finding_on(d, (uint32_t)e->a);
 	return 0;
 }
 
@@ -267,8 +275,9 @@ struct in_place_state {
 	struct rule_state st;
 	uint64_t *ends; /* of sections that may be open at once: a ring */
 	size_t n, cap;
-	uint64_t n_sections, most, time_ns;
-	uint32_t kind;
+	uint64_t n_sections, most;
+	uint64_t time_ns, end_ns, serial, number; /* of the one with the most beside it */
+	uint32_t kind, thread;
 };
 
 /* Sections come in the order of their ends: those that overlap this one's begin are at once with
@@ -284,6 +293,10 @@ static int in_place_on_section(void *ctx, const struct tl_section *section)
 	if (at_once > s->most) {
 		s->most = at_once;
 		s->time_ns = section->begin_ns;
+		s->end_ns = section->end_ns;
+		s->serial = section->task->serial;
+		s->number = section->task->number;
+		s->thread = section->thread;
 		s->kind = section->task->kind;
 	}
 	/* Only the last few hundred can matter. */
@@ -314,7 +327,9 @@ static int judge_in_place(struct rule_state *st)
 	buf_str(&d->text, " in all); most in ");
 	say_family(st, &d->text, s->kind);
 	d->f.kind = s->kind;
-	d->f.time_ns = s->time_ns;
+	finding_spans(d, s->time_ns, s->end_ns);
+	finding_on(d, s->thread);
+	finding_of(d, s->serial, s->number);
 	return 0;
 }
 

@@ -6,18 +6,33 @@
 
 struct quality_state {
 	struct rule_state st;
-	uint64_t n_lost;
-	uint32_t n_threads;
+	uint64_t n_lost, from_ns, to_ns;
+	uint32_t threads[FINDING_LANES];
+	size_t n_threads;
 };
+
+static void add_loss(struct quality_state *q, const struct tl_loss *loss)
+{
+	if (!q->n_lost || loss->begin_ns < q->from_ns)
+		q->from_ns = loss->begin_ns;
+	if (loss->end_ns > q->to_ns)
+		q->to_ns = loss->end_ns;
+	if (q->n_threads < FINDING_LANES)
+		q->threads[q->n_threads++] = loss->thread;
+	q->n_lost += loss->n_events;
+}
+
+static void mark_loss(struct finding_draft *d, const struct quality_state *q)
+{
+	finding_spans(d, q->from_ns, q->to_ns);
+	for (size_t i = 0; i < q->n_threads; i++)
+		finding_on(d, q->threads[i]);
+}
 
 static int on_loss(void *ctx, const struct tl_loss *loss)
 {
-	struct quality_state *q = ctx;
-
-	if (loss->aux)
-		return 0;
-	q->n_lost += loss->n_events;
-	q->n_threads++;
+	if (!loss->aux)
+		add_loss(ctx, loss);
 	return 0;
 }
 
@@ -32,6 +47,7 @@ static int judge_events_lost(struct rule_state *st)
 		return 0;
 	say_count(&d->text, q->n_lost, "event was lost", "events were lost");
 	buf_str(&d->text, ": counts are lower bounds; task states are unknown during the gaps");
+	mark_loss(d, q);
 	return 0;
 }
 
@@ -46,10 +62,8 @@ const struct finding_rule rule_events_lost = {
 
 static int on_loss_aux(void *ctx, const struct tl_loss *loss)
 {
-	struct quality_state *q = ctx;
-
 	if (loss->aux)
-		q->n_lost += loss->n_events;
+		add_loss(ctx, loss);
 	return 0;
 }
 
@@ -65,6 +79,7 @@ static int judge_samples_lost(struct rule_state *st)
 	say_count(&d->text, q->n_lost, "sample, system call or switch was lost",
 		  "samples, system calls or switches were lost");
 	buf_str(&d->text, ": the tables of these are lower bounds; tasks are exact");
+	mark_loss(d, q);
 	return 0;
 }
 

@@ -15,7 +15,7 @@ struct handler {
 	uint32_t handler, kind; /* kind: of the task that serves it */
 	struct hist latency;
 	uint64_t polled_ns, ready_ns, waiting_ns;
-	uint64_t slowest_at_ns;
+	uint64_t slowest_ns, slowest_end_ns, serial, number; /* the slowest, and its task */
 };
 
 /* What they wait for. */
@@ -52,8 +52,12 @@ static int requests_on_future_end(void *ctx, struct tl_future *future)
 	h = handler_of(ctx, &future->round, future->task);
 	if (!h)
 		return -ENOMEM;
-	if (ns >= h->latency.max)
-		h->slowest_at_ns = future->begin_ns;
+	if (ns >= h->latency.max) {
+		h->slowest_ns = future->begin_ns;
+		h->slowest_end_ns = future->end_ns;
+		h->serial = future->task->serial;
+		h->number = future->task->number;
+	}
 	return hist_add(&h->latency, ns);
 }
 
@@ -173,7 +177,8 @@ static int judge_slow_requests(struct rule_state *st)
 	say_where(s, d, h);
 	d->f.kind = h->kind;
 	d->f.handler = h->handler;
-	d->f.time_ns = h->slowest_at_ns;
+	finding_spans(d, h->slowest_ns, h->slowest_end_ns);
+	finding_of(d, h->serial, h->number);
 	return 0;
 }
 

@@ -7,7 +7,10 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "findings/findings.h"
+#include "findings/poll_notes.h"
 #include "moment/graph.h"
+
+struct rule_moment;
 
 /* A rule's state begins with it. */
 struct rule_state {
@@ -23,8 +26,11 @@ struct finding_rule {
 	bool stays;			  /* as in struct finding */
 	const struct timeline_sink *sink; /* its context is the state; NULL: it needs no items */
 	size_t state_bytes;		  /* zeroed at first */
-	/* After the replay, all shared facts are known. 0 or -ENOMEM. */
+	/* After the replay, all shared facts are known: once, or once for each moment that the trace
+	 * has (and not at all where it has none). 0 or -ENOMEM. */
 	int (*judge)(struct rule_state *st);
+	int (*judge_moment)(struct rule_state *st, const struct rule_moment *rm);
+	bool needs_events;		     /* lost or filtered ones might be what it is about */
 	void (*done)(struct rule_state *st); /* NULL: nothing to release */
 };
 
@@ -73,6 +79,8 @@ struct findings_facts {
 	uint64_t worker_ns, busy_ns; /* of the workers */
 	uint32_t n_workers;
 	uint64_t n_lost;
+	struct poll_notes notes;
+	struct poll_note note; /* of the poll that rules are told of */
 	struct rule_moment *moments;
 	size_t n_moments;
 };
@@ -88,8 +96,15 @@ uint64_t rule_process_lacked_ns(const struct rule_state *st, uint32_t process);
 /* Whether that of any process lacked. */
 bool rule_any_cpu_is_short(const struct rule_state *st);
 
-/* Of a moment's task; TRACE_KIND_NONE: the trace has none. */
-uint32_t rule_moment_kind(const struct rule_moment *rm, const struct moment_task *t);
+/* A task that is alive when the recording ends. */
+struct live_task {
+	uint64_t serial, number; /* as in struct tl_task */
+	uint64_t since_ns;	 /* when it came into the state in which it is; 0: not known */
+	bool quiet;		 /* it had no event in the whole recording */
+};
+/* NULL: the timeline knows none of that name. */
+const struct live_task *rule_live(const struct rule_state *st, const struct rule_moment *rm,
+				  const struct moment_task *t);
 /* Whether it is alive and had no event in the whole recording. */
 bool rule_is_quiet(const struct rule_state *st, const struct rule_moment *rm,
 		   const struct moment_task *t);
@@ -110,6 +125,14 @@ struct finding_draft {
 	struct buf text;
 };
 struct finding_draft *rule_finds(struct rule_state *st, unsigned score);
+/* What it is about: a stretch of time, which begins when to look at it; a thread; a task, by its
+ * serial and number, none if the serial is 0. Threads and tasks add up, each once. */
+void finding_spans(struct finding_draft *d, uint64_t from_ns, uint64_t to_ns);
+void finding_on(struct finding_draft *d, uint32_t thread);
+void finding_of(struct finding_draft *d, uint64_t serial, uint64_t number);
+/* A task of a moment, its family and its process, and the thread on which it runs. */
+void finding_of_moment(struct finding_draft *d, const struct rule_state *st,
+		       const struct rule_moment *rm, const struct moment_task *t);
 /* `reason` continues "not applicable, because ...". */
 int rule_skips(struct rule_state *st, const char *reason);
 /* Skips with the reason, true, where events are missing that the rule needs. */

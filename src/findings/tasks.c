@@ -14,7 +14,7 @@ struct tasks_family {
 	uint64_t first_spawn_ns;
 	/* Of those that wait when the trace ends: for sockets; elsewhere, and where the last one. */
 	uint64_t n_at_sockets, n_elsewhere, place;
-	uint64_t panicked_task;
+	uint64_t panicked_task, panicked_serial;
 };
 
 struct tasks_state {
@@ -50,6 +50,7 @@ static int panicked_on_task_end(void *ctx, struct tl_task *task)
 	if (!f->n_panicked++) {
 		f->first_panic_ns = task->end_ns;
 		f->panicked_task = task->number;
+		f->panicked_serial = task->serial;
 	}
 	return 0;
 }
@@ -78,7 +79,8 @@ static int judge_panicked(struct rule_state *st)
 			   (unsigned long long)f->panicked_task);
 		say_time(st, &d->text, f->first_panic_ns);
 		d->f.kind = kind;
-		d->f.time_ns = f->first_panic_ns;
+		finding_spans(d, f->first_panic_ns, f->first_panic_ns);
+		finding_of(d, f->panicked_serial, f->panicked_task);
 	}
 	return 0;
 }

@@ -47,6 +47,7 @@ struct wait_point {
 	uint64_t n_came, n_left;		      /* waits; those that a wake ended */
 	uint64_t last_left_ns;			      /* 0: never */
 	uint64_t n_open, first_open_ns, last_open_ns; /* open at the end, and when they began */
+	uint64_t serials[FINDING_LANES], numbers[FINDING_LANES]; /* of those, the first ones */
 };
 
 struct progress_state {
@@ -73,6 +74,10 @@ static int progress_on_wait(void *ctx, const struct tl_wait *wait)
 			p->first_open_ns = wait->begin_ns;
 		if (wait->begin_ns > p->last_open_ns)
 			p->last_open_ns = wait->begin_ns;
+		if (p->n_open < FINDING_LANES) {
+			p->serials[p->n_open] = wait->task->serial;
+			p->numbers[p->n_open] = wait->task->number;
+		}
 		p->n_open++;
 	} else if (wait->next == TS_SCHEDULED) {
 		p->n_left++;
@@ -135,7 +140,9 @@ static void find_stuck(struct rule_state *st, const struct wait_point *p)
 	}
 	d->f.kind = p->kind;
 	d->f.place = p->place;
-	d->f.time_ns = p->last_left_ns ? p->last_left_ns : p->first_open_ns;
+	finding_spans(d, p->first_open_ns, end_ns);
+	for (size_t i = 0; i < FINDING_LANES && i < p->n_open; i++)
+		finding_of(d, p->serials[i], p->numbers[i]);
 }
 
 static int merge_points(struct progress_state *s)
@@ -162,6 +169,10 @@ static int merge_points(struct progress_state *s)
 			m->first_open_ns = p->first_open_ns;
 		if (p->last_open_ns > m->last_open_ns)
 			m->last_open_ns = p->last_open_ns;
+		for (size_t i = 0; i < p->n_open && m->n_open + i < FINDING_LANES; i++) {
+			m->serials[m->n_open + i] = p->serials[i];
+			m->numbers[m->n_open + i] = p->numbers[i];
+		}
 		m->n_open += p->n_open;
 	}
 	return 0;
@@ -217,13 +228,14 @@ const struct finding_rule rule_no_progress = {
 struct convoy {
 	uint64_t n, last_ns;
 	uint32_t holder_kind;
-	uint64_t holder, holder_place;
+	uint64_t holder, holder_number, holder_place;
 };
 
 struct lock_point {
 	uint32_t kind;
-	uint64_t place, n_waits, sum_ns, max_ns, time_ns;
-	struct convoy now, worst; /* worst: with the longest wait */
+	uint64_t place, n_waits, sum_ns, max_ns;
+	uint64_t time_ns, serial, number; /* of the longest */
+	struct convoy now, worst;	  /* worst: with the longest wait */
 	uint64_t n_convoys;
 	uint64_t now_max_ns, worst_max_ns;
 };
@@ -261,6 +273,7 @@ static int convoy_on_wake(void *ctx, const struct tl_wake *wake)
 		return 0;
 	last = &s->places[wake->source_task->serial % N_LAST_PLACES];
 	s->last_wake.holder = wake->source_task->serial;
+	s->last_wake.holder_number = wake->source_task->number;
 	s->last_wake.holder_kind = wake->source_task->kind;
 	if (last->serial == wake->source_task->serial)
 		s->last_wake.holder_place = last->place;
@@ -300,6 +313,8 @@ static int convoy_on_wait(void *ctx, const struct tl_wait *wait)
 	if (ns > p->max_ns) {
 		p->max_ns = ns;
 		p->time_ns = wait->begin_ns;
+		p->serial = wait->task->serial;
+		p->number = wait->task->number;
 	}
 	if (wait->end_ns > p->now.last_ns + CONVOY_PAUSE_NS) {
 		end_convoy(p);
@@ -345,7 +360,9 @@ static void find_convoy(struct rule_state *st, const struct lock_point *p)
 	}
 	d->f.kind = p->kind;
 	d->f.place = p->place;
-	d->f.time_ns = p->time_ns;
+	finding_spans(d, p->time_ns, p->time_ns + p->max_ns);
+	finding_of(d, p->serial, p->number);
+	finding_of(d, p->worst.holder, p->worst.holder_number);
 }
 
 static int compare_locks(const void *a, const void *b)

@@ -18,6 +18,8 @@ struct spin_family {
 	uint64_t n_polls, n_self_polls, n_deferred, poll_ns, n_tasks;
 	uint64_t begin_ns, end_ns; /* of its polls */
 	uint64_t place;		   /* of the last that was known */
+	uint64_t serial, number;   /* of one that woke itself */
+	uint32_t thread;
 };
 
 struct spin_state {
@@ -60,6 +62,9 @@ static int spin_on_wake(void *ctx, const struct tl_wake *wake)
 	if (!f)
 		return -ENOMEM;
 	f->n_self_polls += wake->first_self;
+	f->serial = wake->task->serial;
+	f->number = wake->task->number;
+	f->thread = wake->thread;
 	f->n_deferred += wake->first_self && wake->deferred;
 	return 0;
 }
@@ -103,7 +108,9 @@ static void find_spin(struct rule_state *st, uint32_t kind, const struct spin_fa
 	}
 	d->f.kind = kind;
 	d->f.place = f->place;
-	d->f.time_ns = f->begin_ns;
+	finding_spans(d, f->begin_ns, f->end_ns);
+	finding_on(d, f->thread);
+	finding_of(d, f->serial, f->number);
 }
 
 static int judge_spin(struct rule_state *st)
@@ -154,8 +161,8 @@ const struct finding_rule rule_spin = {
 /* The wakes of one thread, of one family in a row, each of another task. */
 struct herd_run {
 	uint32_t kind;
-	uint64_t number, source, n, last_ns, last_task;
-	uint32_t source_kind;
+	uint64_t number, source, source_number, n, first_ns, last_ns, last_task;
+	uint32_t source_kind, thread;
 };
 
 /* The run in which a task was woken last; one whose place a newer one has taken counts as new. A
@@ -167,8 +174,8 @@ struct herd_task {
 };
 
 struct herd_family {
-	uint64_t n_herds, most, n_polls, n_idle_polls, time_ns;
-	uint32_t source_kind;
+	uint64_t n_herds, most, n_polls, n_idle_polls;
+	struct herd_run worst; /* the largest */
 };
 
 struct herd_state {
@@ -191,8 +198,7 @@ static int end_run(struct herd_state *s, const struct herd_run *run)
 	f->n_herds++;
 	if (run->n > f->most) {
 		f->most = run->n;
-		f->time_ns = run->last_ns;
-		f->source_kind = run->source_kind;
+		f->worst = *run;
 	}
 	return 0;
 }
@@ -218,7 +224,11 @@ static int herd_on_wake(void *ctx, const struct tl_wake *wake)
 			return -ENOMEM;
 		*run = (struct herd_run){.kind = wake->task->kind,
 					 .number = ++s->n_runs,
+					 .thread = wake->thread,
+					 .first_ns = wake->time_ns,
 					 .source = source,
+					 .source_number =
+						 wake->source_task ? wake->source_task->number : 0,
 					 .source_kind = wake->source_task ? wake->source_task->kind
 									  : TRACE_KIND_NONE};
 	}
@@ -271,16 +281,18 @@ static int judge_herd(struct rule_state *st)
 		buf_str(&d->text, " of ");
 		say_family(st, &d->text, kind);
 		buf_str(&d->text, " were woken at once");
-		if (f->source_kind != TRACE_KIND_NONE) {
+		if (f->worst.source_kind != TRACE_KIND_NONE) {
 			buf_str(&d->text, " by ");
-			say_family(st, &d->text, f->source_kind);
+			say_family(st, &d->text, f->worst.source_kind);
 		}
 		buf_str(&d->text, ", ");
 		say_count(&d->text, f->n_herds, "time", "times");
 		buf_printf(&d->text, "; %llu %% of their polls did nothing but wait again",
 			   (unsigned long long)(f->n_idle_polls * 100 / f->n_polls));
 		d->f.kind = kind;
-		d->f.time_ns = f->time_ns;
+		finding_spans(d, f->worst.first_ns, f->worst.last_ns);
+		finding_on(d, f->worst.thread);
+		finding_of(d, f->worst.source, f->worst.source_number);
 	}
 	return 0;
 }

@@ -16,6 +16,7 @@ static void add_poll(struct window *w, const struct window_poll *p)
 	if (p->thread != w->thread || !fills_half(w, p->begin_ns, p->end_ns))
 		return;
 	w->poll_kind = p->kind;
+	w->poll_serial = p->serial;
 	w->poll_number = p->number;
 	w->poll_begin_ns = p->begin_ns;
 	w->poll_ns = p->end_ns - p->begin_ns;
@@ -31,7 +32,7 @@ static void add_park(struct window *w, const struct tl_park *p)
 }
 
 struct window *windows_add(struct windows *w, uint64_t begin_ns, uint64_t end_ns, uint32_t thread,
-			   uint32_t kind)
+			   const struct tl_task *task)
 {
 	uint64_t ns = end_ns > begin_ns ? end_ns - begin_ns : 0;
 	size_t i = w->n;
@@ -49,7 +50,9 @@ struct window *windows_add(struct windows *w, uint64_t begin_ns, uint64_t end_ns
 	w->top[i] = (struct window){.begin_ns = begin_ns,
 				    .end_ns = end_ns,
 				    .thread = thread,
-				    .kind = kind,
+				    .kind = task ? task->kind : TRACE_KIND_NONE,
+				    .serial = task ? task->serial : 0,
+				    .task = task ? task->number : 0,
 				    .source_kind = TRACE_KIND_NONE};
 	for (size_t k = 0; k < w->n_polls && k < WINDOWS_RECENT; k++)
 		add_poll(&w->top[i], &w->polls[k]);
@@ -63,6 +66,7 @@ void windows_poll(struct windows *w, const struct tl_poll *poll)
 	const struct window_poll p = {
 		.begin_ns = poll->begin_ns,
 		.end_ns = poll->begin_ns + tl_poll_held_ns(poll),
+		.serial = poll->task->serial,
 		.number = poll->task->number,
 		.thread = poll->thread,
 		.kind = poll->task->kind,

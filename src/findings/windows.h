@@ -15,18 +15,19 @@
 struct window {
 	uint64_t begin_ns, end_ns;
 	uint32_t thread, kind; /* kind: of what it is about */
+	uint64_t serial, task; /* and its task: serial and number; 0: none */
 	/* Threads that were parked for half of it or more, as many as there is room for. */
 	uint32_t idle[WINDOWS_IDLE], n_idle;
 	bool looked; /* an epoll was among them */
 	/* The poll of `thread` that fills half of it or more; number 0: none. */
 	uint32_t poll_kind;
-	uint64_t poll_number, poll_begin_ns, poll_ns;
+	uint64_t poll_serial, poll_number, poll_begin_ns, poll_ns;
 	/* What the owner adds. */
 	uint32_t source_kind;
 };
 
 struct window_poll {
-	uint64_t begin_ns, end_ns, number;
+	uint64_t begin_ns, end_ns, serial, number;
 	uint32_t thread, kind;
 };
 
@@ -44,9 +45,9 @@ static inline bool park_is_look(uint16_t call)
 	return call >= TB_EPOLL_WAIT && call <= TB_SELECT;
 }
 
-/* Those of less than WINDOWS_MIN_NS are left out. NULL if longer ones are there. Valid until the
- * next call. */
+/* `task`: which it is about; NULL: none. Those of less than WINDOWS_MIN_NS are left out. NULL if longer
+ * ones are there. Valid until the next call. */
 struct window *windows_add(struct windows *w, uint64_t begin_ns, uint64_t end_ns, uint32_t thread,
-			   uint32_t kind);
+			   const struct tl_task *task);
 void windows_poll(struct windows *w, const struct tl_poll *poll);
 void windows_park(struct windows *w, const struct tl_park *park);

@@ -40,7 +40,7 @@ static int driver_on_park(void *ctx, const struct tl_park *park)
 	if (!d)
 		return -ENOMEM;
 	if (d->end_ns && park->begin_ns > d->end_ns + STALL_NS)
-		windows_add(&s->windows, d->end_ns, park->begin_ns, d->thread, TRACE_KIND_NONE);
+		windows_add(&s->windows, d->end_ns, park->begin_ns, d->thread, NULL);
 	if (park->end_ns >= d->end_ns)
 		*d = (struct driver){park->end_ns, park->thread};
 	return 0;
@@ -82,7 +82,7 @@ static int judge_driver(struct rule_state *st)
 		const struct driver *d = e->value;
 
 		if (d->end_ns && end_ns > d->end_ns + STALL_NS)
-			windows_add(&s->windows, d->end_ns, end_ns, d->thread, TRACE_KIND_NONE);
+			windows_add(&s->windows, d->end_ns, end_ns, d->thread, NULL);
 	}
 	for (size_t i = 0; i < s->windows.n; i++) {
 		const struct window *w = &s->windows.top[i];
@@ -106,7 +106,9 @@ static int judge_driver(struct rule_state *st)
 		buf_str(&d->text, n == WINDOWS_MOST ? " times or more" : " times");
 	}
 	d->f.kind = worst->poll_kind;
-	d->f.time_ns = worst->begin_ns;
+	finding_spans(d, worst->begin_ns, worst->end_ns);
+	finding_on(d, worst->thread);
+	finding_of(d, worst->poll_serial, worst->poll_number);
 	return 0;
 }
 
@@ -151,8 +153,7 @@ static int lifo_on_poll(void *ctx, const struct tl_poll *poll)
 	if (!wake || !wake->source || wake->thread != poll->thread ||
 	    wake->source == poll->task->serial)
 		return 0;
-	w = windows_add(&s->windows, poll->scheduled_ns, poll->begin_ns, poll->thread,
-			poll->task->kind);
+	w = windows_add(&s->windows, poll->scheduled_ns, poll->begin_ns, poll->thread, poll->task);
 	if (w)
 		w->source_kind = wake->source_kind;
 	return 0;
@@ -200,7 +201,10 @@ static int judge_lifo(struct rule_state *st)
 		buf_str(&d->text, n == WINDOWS_MOST ? " times or more" : " times");
 	}
 	d->f.kind = worst->kind;
-	d->f.time_ns = worst->begin_ns;
+	finding_spans(d, worst->begin_ns, worst->end_ns);
+	finding_on(d, worst->thread);
+	finding_of(d, worst->serial, worst->task);
+	finding_of(d, worst->poll_serial, worst->poll_number);
 	return 0;
 }
 
@@ -248,6 +252,7 @@ static int judge_imbalance(struct rule_state *st)
 	buf_str(&d->text, " (it was busy for ");
 	text_duration(&d->text, most->busy_ns);
 	buf_char(&d->text, ')');
+	finding_on(d, most->thread);
 	return 0;
 }
 

@@ -93,6 +93,32 @@ bool report_hangs(const struct report *rep)
 	return false;
 }
 
+static uint64_t since_base(const struct report *rep, uint64_t time_ns)
+{
+	return time_ns > rep->base_ns ? time_ns - rep->base_ns : 0;
+}
+
+static void lanes_json(const struct report *rep, struct json *j, const struct finding *f)
+{
+	if (f->process != UINT32_MAX)
+		json_u64(j, "process", f->process);
+	json_array(j, "threads");
+	for (size_t i = 0; i < f->n_threads; i++) {
+		const struct trace_thread *t = trace_reader_thread(rep->reader, f->threads[i]);
+
+		json_u64(j, NULL, t ? t->tid : f->threads[i]);
+	}
+	json_end_array(j);
+	json_array(j, "tasks");
+	for (size_t i = 0; i < f->n_tasks; i++) {
+		json_object(j, NULL);
+		json_u64(j, "serial", f->tasks[i]);
+		json_u64(j, "number", f->numbers[i]);
+		json_end_object(j);
+	}
+	json_end_array(j);
+}
+
 static void finding_json(const struct report *rep, struct json *j, const struct finding *f)
 {
 	const struct trace_kind *k = trace_reader_kind(rep->reader, f->kind);
@@ -109,6 +135,9 @@ static void finding_json(const struct report *rep, struct json *j, const struct 
 		json_string(j, "cause", f->cause);
 	if (f->time_ns >= rep->base_ns)
 		json_u64(j, "time_ns", f->time_ns - rep->base_ns);
+	json_u64(j, "from_ns", since_base(rep, f->from_ns));
+	json_u64(j, "to_ns", since_base(rep, f->to_ns));
+	lanes_json(rep, j, f);
 	if (k)
 		json_string(j, "family", k->name);
 	if (f->handler != TRACE_KIND_NONE)

@@ -97,6 +97,19 @@ def test_late(recorded, program):
     assert first["score"] >= WARNING and first["text"][:60] in " ".join(text.split())
 
 
+def test_lanes(recorded):
+    """A finding says when, on which threads, in which tasks: those of the long poll that it is about."""
+    report, _ = recorded("blocking")
+    (found, *_) = [f for f in report["findings"] if f["rule"] == "long-polls"]
+    assert found["from_ns"] == found["time_ns"] and found["to_ns"] - found["from_ns"] > 100e6
+    assert report["processes"][found["process"]]["pid"]
+    (task,), (thread,) = found["tasks"], found["threads"]
+    assert task["number"] in {p["task"] for p in report["longest_polls"]}
+    assert thread in {w["tid"] for w in report["workers"]}
+    for f in report["findings"]:
+        assert 0 <= f["from_ns"] <= f["to_ns"] and len(f["threads"]) <= 8 and len(f["tasks"]) <= 8
+
+
 def test_dropped(recorded):
     """By the program's own count two of three are dropped."""
     report, _ = recorded("cancel_box", "--futures")

@@ -219,8 +219,24 @@ static void family(const void *ctx, struct buf *out, uint32_t kind, uint32_t han
 		buf_printf(out, " > %s", kinds[handler].name);
 }
 
-/* One line for each finding of some score: "rule: text", with "<- cause". */
-static char *judged(struct recording *rec, const struct replay_filter *filter)
+static void log_lanes(struct buf *out, const struct finding *f, uint64_t base_ns)
+{
+	buf_printf(out, "%s: %.3f..%.3f ms, process %u, threads", f->rule,
+		   (double)(f->from_ns - base_ns) / 1e6, (double)(f->to_ns - base_ns) / 1e6,
+		   f->process);
+	for (size_t i = 0; i < f->n_threads; i++)
+		buf_printf(out, " %u", f->threads[i]);
+	buf_str(out, ", tasks");
+	for (size_t i = 0; i < f->n_tasks; i++)
+		buf_printf(out, " %llu=%llu", (unsigned long long)f->tasks[i],
+			   (unsigned long long)f->numbers[i]);
+	buf_char(out, '\n');
+}
+
+/* One line for each finding of some score: "rule: text", with "<- cause". In *lanes, unless it is
+ * NULL, one for each with what it is about. */
+static char *judged_with_lanes(struct recording *rec, const struct replay_filter *filter,
+			       struct buf *lanes)
 {
 	char path[] = "/tmp/test_findings.XXXXXX";
 	struct timeline_totals totals;
@@ -263,6 +279,10 @@ static char *judged(struct recording *rec, const struct replay_filter *filter)
 		if (one->cause)
 			buf_printf(&log, " <- %s", one->cause);
 		buf_char(&log, '\n');
+		if (lanes)
+			log_lanes(lanes, one, base_ns);
+		assert_true(one->from_ns >= base_ns && one->to_ns >= one->from_ns);
+		assert_true(one->to_ns <= totals.last_ns);
 	}
 	buf_str(&log, "");
 	assert_int_equal(findings_n_checks(f), 33);
@@ -271,6 +291,25 @@ static char *judged(struct recording *rec, const struct replay_filter *filter)
 	unlink(path);
 	*rec = (struct recording){0};
 	return buf_steal(&log);
+}
+
+static char *judged(struct recording *rec, const struct replay_filter *filter)
+{
+	return judged_with_lanes(rec, filter, NULL);
+}
+
+/* That a finding of the rule is about this, as log_lanes() writes it. */
+static void expect_lanes(struct recording *rec, const char *rule, const char *about)
+{
+	struct buf lanes = BUF_INIT;
+	char want[256];
+
+	free(judged_with_lanes(rec, NULL, &lanes));
+	snprintf(want, sizeof(want), "%s: %s\n", rule, about);
+	buf_str(&lanes, "");
+	if (!strstr(lanes.data, want))
+		fail_msg("%s is not in:\n%s", want, lanes.data);
+	buf_done(&lanes);
 }
 
 static void expect(struct recording *rec, const char *want)
@@ -940,6 +979,39 @@ static void test_stuck_poll(void **state)
 	expect_rule(&rec, "stuck-poll", NULL);
 }
 
+/* What a timeline marks: the stretch, or the worst of several, its threads and tasks. */
+static void test_lanes(void **state)
+{
+	struct recording rec = {.length_ns = 1000 * MS};
+	(void)state;
+	worker(&rec, 0);
+	worker(&rec, 1);
+	for (unsigned i = 0; i < 3; i++) {
+		uint64_t t = 100 * MS * (i + 1), ns = (i == 1 ? 30 : 20) * MS;
+
+		spawn(&rec, i % 2, t - 1, K_TASK, 11 + i);
+		poll_begin(&rec, i % 2, t, K_TASK, 11 + i);
+		block(&rec, i % 2, t + ns, ns, TB_NANOSLEEP);
+		poll_end(&rec, i % 2, t + ns, K_TASK, 11 + i, TO_READY, 0);
+	}
+	expect_lanes(&rec, "long-polls", "200.000..230.000 ms, process 0, threads 1, tasks 4=12");
+
+	/* All of the recording, where no stretch is known. */
+	rec.length_ns = 1000 * MS;
+	at(&rec, 0, 0, TE_THREAD_BEGIN, 0, TRACE_KIND_NONE, 0, 0);
+	park(&rec, 0, 1 * MS, 2 * MS, TB_EPOLL_WAIT);
+	expect_lanes(&rec, "nothing-polled", "0.000..1000.000 ms, process 0, threads, tasks");
+
+	/* A moment's task is the one of that name in the timeline, its thread the one of that tid. */
+	runs(&rec, true);
+	expect_lanes(&rec, "stuck-poll", "0.000..1000.000 ms, process 0, threads 0, tasks 3=2");
+
+	/* Several tasks at one point: the first of them. */
+	at_a_lock(&rec, false);
+	expect_lanes(&rec, "no-progress",
+		     "10.001..3000.000 ms, process 0, threads, tasks 2=1 3=2 4=3 5=4 6=5");
+}
+
 static void test_quality(void **state)
 {
 	struct recording rec = {.length_ns = 1000 * MS};
@@ -1013,6 +1085,7 @@ int main(void)
 		cmocka_unit_test(test_dropped),
 		cmocka_unit_test(test_overdue),
 		cmocka_unit_test(test_stuck_poll),
+		cmocka_unit_test(test_lanes),
 		cmocka_unit_test(test_quality),
 		cmocka_unit_test(test_lost_or_filtered),
 	};
