@@ -40,7 +40,7 @@ char *name_function(const char *full);
 char *name_argument(const char *text);
 
 /* Whether a demangled function is of a crate that is a library: one of `libraries` (as above), of
- * the standard ones, or a common wrapper. */
+ * the standard ones, or a common wrapper. "!shop,api": all but these are. */
 bool name_is_library(const char *function, const char *libraries);
 
 /* Whether it is of none, or a library's that has such a one for its first parameter:

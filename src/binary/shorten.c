@@ -384,14 +384,22 @@ static const char *const wrappers[] = {
 	"warp",
 };
 
-static bool is_library(struct type_text crate, const char *more)
+static bool is_listed(struct type_text crate, const char *list)
 {
 	size_t len = (size_t)(crate.end - crate.at);
 
-	for (const char *p = more; len && *p; p += strcspn(p, ","), p += *p == ',') {
+	for (const char *p = list; len && *p; p += strcspn(p, ","), p += *p == ',')
 		if (strcspn(p, ",") == len && memcmp(p, crate.at, len) == 0)
 			return true;
-	}
+	return false;
+}
+
+static bool is_library(struct type_text crate, const char *more)
+{
+	if (*more == '!')
+		return !is_listed(crate, more + 1);
+	if (is_listed(crate, more))
+		return true;
 	for (size_t i = 0; i < sizeof(wrappers) / sizeof(wrappers[0]); i++) {
 		if (is(crate, wrappers[i]))
 			return true;

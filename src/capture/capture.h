@@ -34,11 +34,12 @@ struct capture_options {
 	const char *exe;     /* ... or every process of this binary; only one of three */
 	uint64_t ring_bytes; /* per thread; of the kernel's buffers, per CPU */
 	const struct places_ops *places; /* who knows await points; NULL: none are recorded */
-	bool near;	      /* only those of a task's own functions, not on into boxes */
-	bool kernel;	      /* the main source is the kernel, not the agent */
-	bool force;	      /* seccomp filters that can't be read are risked */
-	uint32_t cpu_hz;      /* samples of the CPU; 0: none */
-	uint32_t stack_bytes; /* copied of the stack by each sample; 0: as is usual */
+	const char *const *own; /* crates that are the program's own; NULL: by their source */
+	bool near;		/* only those of a task's own functions, not on into boxes */
+	bool kernel;		/* the main source is the kernel, not the agent */
+	bool force;		/* seccomp filters that can't be read are risked */
+	uint32_t cpu_hz;	/* samples of the CPU; 0: none */
+	uint32_t stack_bytes;	/* copied of the stack by each sample; 0: as is usual */
 	bool sched, syscalls;
 	bool if_possible;      /* these two, cpu_hz and lock_stacks, only where they can be had */
 	uint64_t long_poll_ns; /* stacks of polls longer than this; 0: none */

@@ -49,6 +49,10 @@ static const struct cli_option options[] = {
 	{0, "no-snapshot", NULL, "do not read all tasks at the start and the end", false},
 	{0, "places", "DEPTH", "await points: deep (default, also inside boxes), near, off", false,
 	 false, "deep near off"},
+	{0, "own", "CRATE",
+	 "the program's own code, and its handlers of requests, are CRATE's (default: what "
+	 "comes from no registry, and the package of main)",
+	 true},
 	{0},
 };
 
@@ -95,6 +99,7 @@ static int parse_places(const struct cli_args *args, struct job *job)
 	bool off = depth && !strcmp(depth, "off");
 
 	job->rec.capture.places = off ? NULL : &future_places;
+	job->rec.capture.own = cli_option_all(args, "own");
 	job->rec.capture.near = depth && !strcmp(depth, "near");
 	if (depth && !off && !job->rec.capture.near && strcmp(depth, "deep") != 0)
 		return cli_usage(args, "--places is deep, near or off, not '%s'", depth);

@@ -22,6 +22,7 @@
 #include "future/future_path.h"
 #include "future/resource.h"
 #include "future/wrapper.h"
+#include "trace/trace.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -52,6 +53,7 @@ struct compiler {
 	struct program *out;
 	enum program_mode mode;
 	const struct map *hooked;   /* types, NULL: none */
+	const char *const *own;	    /* see program_compile() */
 	const struct dw_type *self; /* what the program begins with */
 	bool follows;		    /* pointers */
 	uint32_t outer;		    /* as node.outer, of nodes that are made now */
@@ -173,10 +175,19 @@ static int node_of(struct compiler *c, const struct future_path *w, bool inside,
 
 /* ---- places ---- */
 
-/* Not the program's own: from a registry, from git, the standard library. */
-static bool in_library(const char *file)
+/* Whether a coroutine is not the program's own: from a registry, from git, the standard library; or of
+ * none of the crates that are said to be. */
+static bool in_library(const struct compiler *c, const struct dw_type *t, const char *file)
 {
-	return file && text_library_file(file);
+	size_t len;
+	const char *crate = c->own ? trace_crate_of(t->full_name, &len) : NULL;
+
+	if (!c->own)
+		return file && text_library_file(file);
+	for (const char *const *own = c->own; crate && *own; own++)
+		if (strlen(*own) == len && !memcmp(*own, crate, len))
+			return false;
+	return true;
 }
 
 /* Adds the place of an await point: the number of the point, 0 if there are too many. */
@@ -468,7 +479,7 @@ static int fill_await(struct compiler *c, const struct node *n, const struct dw_
 		return 0;
 	if (a.macro)
 		debug_await_place(c->d, t, awaitee->type_ref, &a.file, &a.line);
-	a.library = in_library(a.file);
+	a.library = in_library(c, t, a.file);
 	inside = n->inside || !a.library;
 	a.own = !(a.library && n->inside);
 	struct future_path held =
@@ -645,11 +656,11 @@ static int step_root(struct compiler *c, const struct future_cell *cell, struct 
 	return r;
 }
 
-static bool is_own(const struct dw_type *t)
+static bool is_own(const struct compiler *c, const struct dw_type *t)
 {
 	_cleanup_free_ char *where = dw_is_coroutine(t) ? dw_coroutine_where(t) : NULL;
 
-	return where && !in_library(where);
+	return where && !in_library(c, t, where);
 }
 
 /* What tonic generates into the program awaits a method's future, which is in another box. */
@@ -665,16 +676,18 @@ static bool has_own(const struct compiler *c)
 	for (size_t i = 0; i < c->n_nodes; i++) {
 		if (dispatches(c->nodes[i].type))
 			return false;
-		own = own || (is_own(c->nodes[i].type) && !c->nodes[i].pointed);
+		own = own || (is_own(c, c->nodes[i].type) && !c->nodes[i].pointed);
 	}
 	return own;
 }
 
 int program_compile(struct debug *d, const struct future_cell *cell, enum program_mode mode,
-		    const struct map *hooked, unsigned first, struct program *ret)
+		    const struct map *hooked, const char *const *own, unsigned first,
+		    struct program *ret)
 {
 	struct compiler c = {.d = d,
 			     .hooked = hooked,
+			     .own = own,
 			     .out = ret,
 			     .mode = mode,
 			     .first = first,

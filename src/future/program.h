@@ -44,8 +44,10 @@ enum program_mode {
 };
 
 /* Compiles; `hooked` are the types whose polls are hooked, (dw_type_key, 0) -> agent kind + 1,
- * NULL: none; points are numbered from `first` (at least 1). 0, also for a future that has no await
+ * NULL: none; `own` the crates that are the program's own, NULL-terminated, NULL: those whose source
+ * lies where cargo keeps no libraries; points are numbered from `first` (at least 1). 0, also for a future that has no await
  * points to be seen (n_words is 0 then); -ENOMEM; -E2BIG. */
 int program_compile(struct debug *d, const struct future_cell *cell, enum program_mode mode,
-		    const struct map *hooked, unsigned first, struct program *ret);
+		    const struct map *hooked, const char *const *own, unsigned first,
+		    struct program *ret);
 void program_done(struct program *p);

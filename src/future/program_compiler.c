@@ -55,6 +55,7 @@ struct program_compiler {
 	bool finished, stop;
 	struct error trouble;
 	enum places_depth depth;
+	char *not_own; /* libraries_of(); NULL: as each object says */
 	const struct attach_object *hooked_object;
 	struct map hooked; /* its types whose polls are hooked */
 };
@@ -167,14 +168,20 @@ static bool is_dispatch(const char *full_name)
 	return strstr(full_name, " as tower_service::Service<") && strstr(full_name, "tonic::");
 }
 
-/* set_owner() by names alone. */
-static bool is_own_name(const struct attach_object *o, const char *full_name)
+/* As names.h takes them: the crates that are libraries, or those that are none. */
+static const char *libraries_of(const struct program_compiler *c, const struct attach_object *o)
 {
-	return name_is_own(full_name, o->scan.libraries) || is_generic_handler(full_name);
+	return c->not_own ? c->not_own : o->scan.libraries;
+}
+
+/* set_owner() by names alone. */
+static bool is_own_name(const char *libraries, const char *full_name)
+{
+	return name_is_own(full_name, libraries) || is_generic_handler(full_name);
 }
 
 /* Of one or several names (scan_future.n_types). NULL: out of memory. */
-static char *own_names(const struct attach_object *o, const char *full_name)
+static char *own_names(const char *libraries, const char *full_name)
 {
 	static const char between[] = " or ";
 	_cleanup_buf_ struct buf b = BUF_INIT;
@@ -185,8 +192,8 @@ static char *own_names(const struct attach_object *o, const char *full_name)
 		end = strstr(part, between);
 		one = strndup(part, end ? (size_t)(end - part) : strlen(part));
 		if (one)
-			own = name_is_own(one, o->scan.libraries) ? name_own(one, o->scan.libraries)
-								  : name_shorten(one);
+			own = name_is_own(one, libraries) ? name_own(one, libraries)
+							  : name_shorten(one);
 		if (!own)
 			return NULL;
 		buf_str(&b, part == full_name ? "" : between);
@@ -195,14 +202,16 @@ static char *own_names(const struct attach_object *o, const char *full_name)
 	return buf_steal(&b);
 }
 
-static bool set_handler_by_name(const struct attach_kind *k, struct result *r)
+static bool set_handler_by_name(const struct program_compiler *c, const struct attach_kind *k,
+				struct result *r)
 {
 	const struct scan_future *f = k->future;
+	const char *libraries = libraries_of(c, k->object);
 
 	if (is_middleware(f->full_name) || is_dispatch(f->full_name) ||
-	    !is_own_name(k->object, f->full_name))
+	    !is_own_name(libraries, f->full_name))
 		return false;
-	r->handler.full_name = own_names(k->object, f->full_name);
+	r->handler.full_name = own_names(libraries, f->full_name);
 	r->handler.name = r->handler.full_name ? strdup(r->handler.full_name) : NULL;
 	r->handler.size = f->value_bytes;
 	if (r->handler.name && r->handler.full_name)
@@ -212,12 +221,12 @@ static bool set_handler_by_name(const struct attach_kind *k, struct result *r)
 }
 
 /* A library's task serves. Of one of unknown name it isn't known. */
-static bool serves_by_name(const struct attach_kind *k)
+static bool serves_by_name(const struct program_compiler *c, const struct attach_kind *k)
 {
 	const char *full_name = k->kind->full_name;
 
 	return full_name && *full_name && !is_box(full_name) &&
-	       name_is_library(full_name, k->object->scan.libraries);
+	       name_is_library(full_name, libraries_of(c, k->object));
 }
 
 /* Compiles what `result` is of, and keeps it: how many points it has. One that lists every future
@@ -227,17 +236,18 @@ static size_t compile_cell(struct program_compiler *c, struct debug *d,
 			   struct result *result)
 {
 	const struct map *hooked = o == c->hooked_object ? &c->hooked : NULL;
+	const char *const *own = c->target.own;
 	struct program *ret = &result->program;
 	int r = -E2BIG;
 
 	if (c->depth == PLACES_FUTURES)
-		r = program_compile(d, cell, PROGRAM_FUTURES, hooked, result->first, ret);
+		r = program_compile(d, cell, PROGRAM_FUTURES, hooked, own, result->first, ret);
 	if (c->depth == PLACES_FUTURES && r == -E2BIG)
-		r = program_compile(d, cell, PROGRAM_BY_VALUE, hooked, result->first, ret);
+		r = program_compile(d, cell, PROGRAM_BY_VALUE, hooked, own, result->first, ret);
 	if (c->depth == PLACES_DEEP)
-		r = program_compile(d, cell, PROGRAM_CHAIN, NULL, result->first, ret);
+		r = program_compile(d, cell, PROGRAM_CHAIN, NULL, own, result->first, ret);
 	if (r == -E2BIG)
-		r = program_compile(d, cell, PROGRAM_POINT, NULL, result->first, ret);
+		r = program_compile(d, cell, PROGRAM_POINT, NULL, own, result->first, ret);
 	/* In a chain larger numbers mean something else. */
 	if (r == 0 && c->depth == PLACES_DEEP &&
 	    result->first + ret->n_places > AGENT_MAX_CHAIN_POINTS + 1) {
@@ -262,7 +272,7 @@ static size_t compile_future(struct program_compiler *c, uint32_t number,
 
 	cell.future = d ? find_future_type(d, k->future) : NULL;
 	if (!cell.future) {
-		if (c->depth == PLACES_DEEP && set_handler_by_name(k, &r))
+		if (c->depth == PLACES_DEEP && set_handler_by_name(c, k, &r))
 			add_result(c, &r);
 		return 0;
 	}
@@ -313,7 +323,7 @@ static size_t compile(struct program_compiler *c, uint32_t number, const struct 
 		r.task_bytes = cell.size;
 	if (known)
 		return compile_cell(c, d, &cell, k->object, &r);
-	r.serves = c->depth == PLACES_DEEP && serves_by_name(k);
+	r.serves = c->depth == PLACES_DEEP && serves_by_name(c, k);
 	if (r.serves)
 		add_result(c, &r);
 	return 0;
@@ -356,6 +366,18 @@ static void *run(void *arg)
 	return NULL;
 }
 
+/* "!shop,api" */
+static char *all_but(const char *const *own)
+{
+	struct buf b = BUF_INIT;
+
+	for (size_t i = 0; own[i]; i++) {
+		buf_char(&b, i ? ',' : '!');
+		buf_str(&b, own[i]);
+	}
+	return buf_steal(&b);
+}
+
 static void *places_begin(const struct places_target *target, enum places_depth depth)
 {
 	struct program_compiler *c = calloc(1, sizeof(*c));
@@ -366,6 +388,10 @@ static void *places_begin(const struct places_target *target, enum places_depth 
 		return NULL;
 	c->target = *target;
 	c->depth = depth;
+	if (target->own && !(c->not_own = all_but(target->own))) {
+		free(c);
+		return NULL;
+	}
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_cond_init(&c->done, NULL);
 	/* Signals are the recorder's: they end its sleep. */
@@ -373,6 +399,7 @@ static void *places_begin(const struct places_target *target, enum places_depth 
 	r = pthread_create(&c->thread, NULL, run, c);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (r) {
+		free(c->not_own);
 		free(c);
 		return NULL;
 	}
@@ -454,6 +481,7 @@ static void places_end(void *compiler)
 		handler_done(&c->results[i].handler);
 	}
 	free(c->results);
+	free(c->not_own);
 	map_done(&c->hooked);
 	pthread_cond_destroy(&c->done);
 	pthread_mutex_destroy(&c->lock);

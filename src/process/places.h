@@ -93,6 +93,9 @@ struct places_target {
 	/* The process' memory. 0 or negative errno. */
 	int (*read)(const void *ctx, uint64_t addr, void *out, size_t len);
 	const void *ctx;
+	/* The crates that are the program's own, NULL-terminated, not empty; NULL: by where their
+	 * source lies. */
+	const char *const *own;
 };
 
 enum places_depth {

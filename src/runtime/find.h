@@ -41,8 +41,9 @@ const char *find_worker_name(bool block_in_place);
  * if there are none. free() it; NULL: out of memory. */
 char *version_find(const struct elf_image *image, const char *crate);
 /* The crates that came from a registry, by the same paths: "serde_json,tokio", empty if there are
- * none. free() it; NULL: out of memory. */
-char *libraries_find(const struct elf_image *image);
+ * none. The program's own is none of them, though it may have been installed from there: the one that
+ * has main(), by its symbol and by the path of its source. free() it; NULL: out of memory. */
+char *libraries_find(struct elf_image *image);
 
 /* All block_ons of an object, sorted, for free(); says of their sites which are shared. -ENOMEM or 0.
  */

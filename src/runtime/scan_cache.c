@@ -22,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct cache_kind cache = {"scan", "plxfound", 4};
+static const struct cache_kind cache = {"scan", "plxfound", 5};
 
 /* A smaller file is looked at as fast as its entry. */
 #define MIN_BYTES (1u << 20)

@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "binary/names.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -97,29 +98,89 @@ static size_t crate_at(const char *p, size_t left)
 	return 0;
 }
 
+static bool has_crate(const struct buf *list, const char *word, size_t len)
+{
+	for (const char *p = list->data; p && *p; p += strcspn(p, ","), p += *p == ',')
+		if (strcspn(p, ",") == len && memcmp(p, word, len) == 0)
+			return true;
+	return false;
+}
+
 /* Adds the name as it is in paths, unless it is there. */
-static bool add_library(struct buf *out, const char *name, size_t len)
+static bool add_crate(struct buf *out, const char *name, size_t len)
 {
 	char word[64];
 
+	if (len > sizeof(word))
+		return false;
 	for (size_t i = 0; i < len; i++)
 		word[i] = name[i] == '-' ? '_' : name[i];
-	for (const char *p = out->data; p && *p; p += strcspn(p, ","), p += *p == ',')
-		if (strcspn(p, ",") == len && memcmp(p, word, len) == 0)
-			return false;
+	if (has_crate(out, word, len))
+		return false;
 	if (out->len)
 		buf_char(out, ',');
 	buf_add(out, word, len);
 	return true;
 }
 
-char *libraries_find(const struct elf_image *image)
+/* ---- whose executable it is ---- */
+
+/* Whether what follows the crate's name, "-VERSION/src/...", is the source of an executable. */
+static bool is_program(const char *p, size_t left)
+{
+	static const char *const roots[] = {"/src/main.rs", "/src/bin/"};
+	size_t len = left ? version_at(p + 1, left - 1) + 1 : 0;
+
+	for (size_t i = 0; i < 2; i++) {
+		size_t n = strlen(roots[i]);
+
+		if (left - len >= n && memcmp(p + len, roots[i], n) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* The crate whose main() is the program's: "_ZN4shop4main17h<hash>E", "_RNvCs<hash>_4shop4main". */
+static void add_main_crate(struct elf_image *image, struct buf *out)
+{
+	const struct elf_symbol *symbols;
+	size_t n = elf_image_symbols(image, &symbols);
+
+	for (size_t i = 0; i < n; i++) {
+		_cleanup_free_ char *name = NULL;
+		const char *end;
+
+		if (!strstr(symbols[i].name, "4main"))
+			continue;
+		name = name_demangle(symbols[i].name);
+		end = name ? strstr(name, "::main") : NULL;
+		if (end && !strcmp(end, "::main") && !strpbrk(name, "<{ ") &&
+		    memchr(name, ':', (size_t)(end - name)) == NULL)
+			add_crate(out, name, (size_t)(end - name));
+	}
+}
+
+/* Without the program's own. NULL: out of memory. */
+static char *without(const struct buf *libraries, const struct buf *own)
+{
+	struct buf out = BUF_INIT;
+
+	buf_str(&out, "");
+	for (const char *p = libraries->data; p && *p; p += strcspn(p, ","), p += *p == ',')
+		if (!has_crate(own, p, strcspn(p, ",")))
+			add_crate(&out, p, strcspn(p, ","));
+	return buf_steal(&out);
+}
+
+char *libraries_find(struct elf_image *image)
 {
 	static const char folder[] = "/registry/src/";
-	struct buf out = BUF_INIT;
+	_cleanup_buf_ struct buf out = BUF_INIT, own = BUF_INIT;
 	unsigned n = 0;
 
 	buf_str(&out, "");
+	buf_str(&own, "");
+	add_main_crate(image, &own);
 	for (uint64_t at = 0;
 	     n < MAX_LIBRARIES && (at = elf_image_find(image, at, folder, strlen(folder)));
 	     at += strlen(folder)) {
@@ -131,9 +192,11 @@ char *libraries_find(const struct elf_image *image)
 			continue;
 		index = (size_t)(slash - p) + 1;
 		len = crate_at(p + index, left - index);
-		n += len && add_library(&out, p + index, len);
+		n += len && add_crate(&out, p + index, len);
+		if (len && is_program(p + index + len, left - index - len))
+			add_crate(&own, p + index, len);
 	}
-	return buf_steal(&out);
+	return without(&out, &own);
 }
 
 bool version_at_least(const char *versions, unsigned major, unsigned minor)

@@ -66,6 +66,11 @@ PROFILES = {
         "release-lto", strip=True, unwind=False, symbols=False, what="release-lto, stripped"
     ),
     "release-debug": Profile("release-debug", what="release with debug=true"),
+    "installed": Profile(
+        "release-debug",
+        last="--remap-path-prefix=../src=/home/me/.cargo/registry/src/index.crates.io-1949cf8c6b5b557f/shop-1.0.0/src",
+        what="release with debug=true, as cargo install builds a package of a registry",
+    ),
     "lto-debug": Profile("lto-debug", what="release with debug=true, fat LTO, codegen-units=1"),
     "line-tables": Profile("line-tables", what="release with debug=line-tables-only"),
     "v0": Profile("release", "-C symbol-mangling-version=v0", what="release, v0 mangling"),
@@ -146,7 +151,7 @@ AHEAD = [
     ("targets", "unwinders", "second-libgcc lazy std-apart", "libpanics_inside.so"),
     ("targets", "probes-async-std", "release release-lto", "suite"),
     ("targets", "async-std-1.12", "release-lto", "suite"),
-    ("targets", "service-axum", "release-debug release", "service"),
+    ("targets", "service-axum", "release-debug release installed", "service"),
     ("targets", "incidents", "release-debug", "incidents"),
     ("targets", "spawns", "release-debug", "spawns_tokio spawns_async_task"),
     ("tree", "tokio-1.54", "release-debug", "tree places stuck crowd moment tangle"),

@@ -326,6 +326,47 @@ def test_one_handler(pollux, tmp_path):
     assert all(w["function"] == "service::order" for q in requests if q["handler"] == "service::order" for w in q["waits"])
 
 
+def requests_by_route(report):
+    """How many requests each handler's row has."""
+    return {
+        route_of(p["handler"]): p["requests"]
+        for f in report["families"] if "handlers" in f
+        for p in f["handlers"][:-1]
+    }
+
+
+def test_installed_service(pollux, tmp_path):
+    """Of a program whose source lies in cargo's registry, its own package is its own."""
+    trace = tmp_path / "t.plx"
+    report, truth = serve(pollux, build("service-axum", "installed", "service"), trace)
+    assert requests_by_route(report) == {r["name"]: r["requests"] for r in truth["routes"]}
+    # Its files are named as those of any other program, a library's as before.
+    files = {(w["function"].split("::")[0], w["file"]) for w in report["waits"]}
+    assert {file for crate, file in files if crate == "service"} == {
+        f"src/service/{name}.rs" for name in ("axum", "work")
+    }
+    assert all("/registry/src/" in file for crate, file in files if crate != "service")
+
+
+@pytest.mark.parametrize("profile", ["release-debug", "release"])
+def test_own_crates(pollux, profile, tmp_path):
+    """record --own says which crates' handlers are recorded."""
+    path = build("service-axum", profile, "service")
+    of_shop, truth = serve(pollux, path, tmp_path / "shop.plx", "--own", "service", "--own", "shop")
+    if profile == "release-debug":
+        assert requests_by_route(of_shop) == {r["name"]: r["requests"] for r in truth["routes"]}
+    else:
+        total = sum(sum(p["requests"] for p in f["handlers"][:-1]) for f in of_shop["families"] if "handlers" in f)
+        assert total == sum(r["requests"] for r in truth["routes"])
+    of_none, _ = serve(pollux, path, tmp_path / "none.plx", "--own", "shop")
+    # Legacy symbols do not tell of some handlers whose they are.
+    left = {p["handler"] for f in of_none["families"] if "handlers" in f for p in f["handlers"][:-1]}
+    assert not any(name and name.startswith("service::") for name in left)
+    if profile == "release-debug":
+        assert not left
+        assert not any(w["function"] == "service::order" for w in of_none["waits"] if "axum" in w["family"])
+
+
 def test_near_places_of_axum(pollux, tmp_path):
     """--places=near ends at the first box, off has none; --own chooses another crate's places."""
     path = build("service-axum", "release-debug", "service")

@@ -200,7 +200,7 @@ static void test_program(void **state)
 	struct agent_step root;
 	struct program p;
 
-	assert_int_equal(program_compile(w->d, &cell, PROGRAM_POINT, NULL, 7, &p), 0);
+	assert_int_equal(program_compile(w->d, &cell, PROGRAM_POINT, NULL, NULL, 7, &p), 0);
 	assert_true(p.n_words > 1);
 	memcpy(&root, p.words, sizeof(root));
 	assert_int_equal(root.delta, 40 + STATE);
@@ -218,7 +218,7 @@ static void test_program(void **state)
 	program_done(&p);
 
 	/* a future that does not fit into its cell is not looked at */
-	assert_int_equal(program_compile(w->d, &cut, PROGRAM_POINT, NULL, 1, &p), 0);
+	assert_int_equal(program_compile(w->d, &cut, PROGRAM_POINT, NULL, NULL, 1, &p), 0);
 	assert_int_equal(p.n_words, 0);
 	program_done(&p);
 }

@@ -21,7 +21,7 @@
 
 #include <string.h>
 
-static const struct cache_kind kind = {"debug", "plxdebug", 3};
+static const struct cache_kind kind = {"debug", "plxdebug", 4};
 
 enum {
 	MAX_SOURCES = 4096, /* more .dwo files than that, and nothing is kept */

@@ -220,6 +220,13 @@ static bool is_library(const char *dir)
 	       !strncmp(dir, "/rustc/", 7);
 }
 
+/* From the folder of the program's own package on. */
+static void cut_own_folder(const struct dwarf_source *s, char *path)
+{
+	if (path && s->own_len && !strncmp(path, s->own_folder, s->own_len) && path[s->own_len])
+		memmove(path, path + s->own_len, strlen(path + s->own_len) + 1);
+}
+
 const char *unit_file(struct dwarf_unit *u, uint64_t number)
 {
 	struct dwarf_file_name *f;
@@ -249,6 +256,7 @@ const char *unit_file(struct dwarf_unit *u, uint64_t number)
 	} else if (asprintf(&path, "%s/%s", dir, f->name) < 0) {
 		path = NULL;
 	}
+	cut_own_folder(u->source, path);
 	f->path = path;
 	return path;
 }

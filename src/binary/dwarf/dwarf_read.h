@@ -49,6 +49,11 @@ struct dwarf_source {
 	bool split;
 	struct dwarf_span s[DS_N];
 	struct map abbrevs; /* (offset, sizes) -> struct dwarf_abbrevs */
+	/* The folder of the program's own package, if that was built where cargo keeps what it has
+	 * downloaded (`cargo install`), with the slash at its end, in a string that goes on: its files
+	 * are named from there, as those of any other program are. NULL: it was not. */
+	const char *own_folder;
+	size_t own_len;
 };
 
 #define DWARF_REF_SHIFT 40

@@ -89,6 +89,10 @@ static struct unit_source *add_source(struct units *us, const struct dwarf_span 
 	memcpy(src->dwarf.s, s, sizeof(src->dwarf.s));
 	src->dwarf.number = (uint32_t)us->n_sources;
 	src->dwarf.split = split;
+	if (us->n_sources) {
+		src->dwarf.own_folder = us->sources[0]->dwarf.own_folder;
+		src->dwarf.own_len = us->sources[0]->dwarf.own_len;
+	}
 	us->sources[us->n_sources++] = src;
 	for (uint64_t off = 0;; off = u.end) {
 		bool ok = dwarf_unit_read(&src->dwarf, off, &u);
@@ -111,6 +115,77 @@ static void source_free(struct unit_source *src)
 	dwarf_source_done(&src->dwarf);
 	debug_file_free(src->file);
 	free(src);
+}
+
+/* ---- the program's own package ---- */
+
+/* Whether CRATE, which a dot ends, is named like the file of this path. */
+static bool is_named_like(const char *crate, const char *path)
+{
+	const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
+
+	for (; *file && (*crate == *file || (*crate == '_' && *file == '-')); file++)
+		crate++;
+	return !*file && *crate == '.';
+}
+
+/* The unit of an executable is named "FOLDER/src/main.rs/@/CRATE.HASH-cgu.0" by rustc. Where a registry's
+ * or a git repository's source has one, that is what was installed: a dependency is a library. */
+static bool is_program(const char *name, const char *exe)
+{
+	static const char main_rs[] = "/main.rs", at[] = "/@/";
+	const char *root_end = strstr(name, at), *bin = strstr(name, "/src/bin/");
+	size_t len = root_end ? (size_t)(root_end - name) : 0, main_len = strlen(main_rs);
+
+	return (bin && bin < root_end) ||
+	       (len > main_len && !memcmp(root_end - main_len, main_rs, main_len)) ||
+	       (root_end && is_named_like(root_end + strlen(at), exe));
+}
+
+/* After `parts` more folders, with the slash at the end. */
+static size_t folder_len(const char *name, const char *marker, unsigned parts)
+{
+	const char *at = strstr(name, marker);
+
+	if (!at)
+		return 0;
+	at += strlen(marker);
+	for (; parts; parts--) {
+		at = strchr(at, '/');
+		if (!at)
+			return 0;
+		at++;
+	}
+	return (size_t)(at - name);
+}
+
+static void set_own_folder(struct units *us, const char *name)
+{
+	size_t len = folder_len(name, "/registry/src/", 2); /* the index, the package */
+
+	if (!len)
+		len = folder_len(name, "/git/checkouts/", 2); /* the repository, the revision */
+	for (size_t i = 0; i < us->n_sources; i++) {
+		us->sources[i]->dwarf.own_folder = name;
+		us->sources[i]->dwarf.own_len = len;
+	}
+}
+
+static void find_own_folder(struct units *us)
+{
+	const struct unit_list *l = &us->sources[0]->units;
+	struct dwarf_die die;
+
+	for (size_t i = 0; i < l->n; i++) {
+		if (!dwarf_unit_root(l->v[i]) || !die_root(l->v[i], &die))
+			continue;
+		const char *name = die_name(&die);
+
+		if (is_program(name, us->exe)) {
+			set_own_folder(us, name);
+			return;
+		}
+	}
 }
 
 int units_open(int fd, const char *path, struct units **ret_units, struct error *err)
@@ -145,6 +220,7 @@ int units_open(int fd, const char *path, struct units **ret_units, struct error 
 		return error_set(err, -ENODATA, "%s has debug information that can't be read",
 				 path);
 	}
+	find_own_folder(us);
 	*ret_units = us;
 	return 0;
 }

@@ -321,8 +321,10 @@ static int add_source(struct capture *c, struct attach *attach, struct error *er
 		rc = begin_source(c, s, &p);
 	if (rc < 0)
 		return error_sys(err, rc, "cannot begin the trace");
-	struct places_target target = {
-		.object_fd = attach_object_fd, .read = attach_read, .ctx = attach};
+	struct places_target target = {.object_fd = attach_object_fd,
+				       .read = attach_read,
+				       .ctx = attach,
+				       .own = c->shared->options->own};
 	target.n_kinds = attach_kinds(attach, &target.kinds);
 	if (c->places)
 		s->compiler = c->places->begin(&target, depth_of(c->shared->options));

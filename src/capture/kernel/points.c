@@ -105,7 +105,8 @@ int kernel_points_begin(struct capture *c, struct kernel_process *p, bool wait)
 					     .n_kinds = k->n_kinds,
 					     .object_fd = object_fd,
 					     .read = read_memory,
-					     .ctx = k};
+					     .ctx = k,
+					     .own = c->shared->options->own};
 	k->compiler = ops->begin(&target, PLACES_NEAR);
 	if (!k->compiler || !wait)
 		return 0;
