@@ -154,6 +154,26 @@ static void complain_cut(const char *lost)
 	cli_complain(text.text);
 }
 
+static int no_format(const struct cli_args *args, const char *format)
+{
+	_cleanup_buf_ struct buf names = BUF_INIT;
+
+	for (size_t i = 0; export_formats[i]; i++)
+		buf_printf(&names, "%s%s", i ? ", " : "", export_formats[i]->name);
+	return cli_usage(args, "no format '%s': there are %s", format,
+			 buf_failed(&names) ? "others" : names.data);
+}
+
+static int no_viewer(const struct cli_args *args, const char *viewer)
+{
+	_cleanup_buf_ struct buf names = BUF_INIT;
+
+	for (size_t i = 0; export_formats[i]; i++)
+		buf_printf(&names, "%s%s", i ? " " : "", export_formats[i]->reads);
+	return cli_usage(args, "no viewer '%s': known are %s", viewer,
+			 buf_failed(&names) ? "others" : names.data);
+}
+
 static int run(const struct cli_args *args, struct error *err)
 {
 	static char label[] = "exporting";
@@ -163,9 +183,16 @@ static int run(const struct cli_args *args, struct error *err)
 	_cleanup_free_ char *path = NULL;
 	const char *format = cli_option(args, "format");
 
-	const struct export_ops *ops = export_find(format ? format : "chrome");
+	const char *viewer = cli_option(args, "for");
+	const struct export_ops *ops =
+		viewer ? export_find_for(viewer)
+		       : export_find(format ? format : export_formats[0]->name);
+	if (format && viewer)
+		return cli_usage(args, "--format and --for exclude each other");
+	if (!ops && viewer)
+		return no_viewer(args, viewer);
 	if (!ops)
-		return cli_usage(args, "no format '%s': there are chrome and speedscope", format);
+		return no_format(args, format);
 	int r = parse(args, &opt);
 	if (r)
 		return r;
@@ -203,8 +230,10 @@ static int run(const struct cli_args *args, struct error *err)
 }
 
 static const struct cli_option options[] = {
-	{'f', "format", "FORMAT", "chrome (the default) or speedscope", false, false,
-	 "chrome speedscope"},
+	{'f', "format", "FORMAT", "chrome (the default), speedscope, perfetto", false, false,
+	 "chrome speedscope perfetto"},
+	{0, "for", "VIEWER", "the format that VIEWER reads best: perfetto, speedscope, ...", false,
+	 false, "catapult speedscope perfetto"},
 	{'o', "output", "FILE", "write to FILE (- is standard output)", false},
 	FILTER_OPTIONS,
 	{0, "lanes", "HOW", "task: a lane per task; packed: tasks share lanes; auto", false, false,

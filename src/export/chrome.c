@@ -1,29 +1,44 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Chrome's trace event format, for Catapult (chrome://tracing) and, as JSON, for Perfetto.
- *
- *     process per traced program   a lane per thread: polls by family, futures in them, blocking
- *                                  and system calls, parks; below it the functions that samples saw
- *     pseudo-process per family    a lane per task, or packed: the task's life, below it the
- *                                  requests that it handles, and below these waiting, scheduled,
- *                                  polls and what is inside of them
- *     another for its futures      packed lanes: an instance's life, its polls, its waits
+ * Chrome's trace event format, for Catapult (chrome://tracing) and, as JSON, for Perfetto: a pen of
+ * draw.h, whose groups are processes and whose lanes are threads here.
  *
  * What the viewers ask for was measured, not read: only complete events ("X"), because begin and
- * end events must be sorted, and the timeline gives slices when they end; times in µs with three
- * decimals from the trace's first event, so that doubles keep every ns; a cname outside of the
- * viewer's list kills the whole import; sort indexes, or lanes are in the order of their text. A
- * flow is one wake that led to a poll: its "s" must lie inside a slice (a wake from outside of all
- * polls gets a slice of 1 ns), its "f" just inside the poll, or it would bind to the slice that
- * ends there.
+ * end events must be sorted, and the slices come when they end; times in µs with three decimals
+ * from the trace's first event, so that doubles keep every ns; a cname outside of the viewer's list
+ * kills the whole import; sort indexes, or lanes are in the order of their text. A flow is one wake
+ * that led to a poll.
  */
-#include "export/chrome.h"
+#include "export/draw.h"
+#include "export/formats.h"
+#include "export/out.h"
 
+#include "base/cleanup.h"
 #include "base/error.h"
-#include "base/units.h"
+#include "base/json.h"
+#include "base/syscalls.h"
+#include "base/vec.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
+
+/* Where slices are too thin, Catapult draws the colour that is last in its own list. There a poll
+ * comes after a park, and the very worst polls after all that we use. */
+#define TERRIBLE "terrible"
+/* On tasks' lanes: later than all of waits. */
+#define POLLED "cq_build_attempt_passed"
+#define LONG_POLL "cq_build_attempt_failed"
+#define BUSY "background_memory_dump" /* teal */
+
+/* Pale, so that polls and requests stand out. All come before the polls' in the viewer's list. */
+static const char *const wait_colours[] = {
+	[WAIT_FOR_OTHER] = "thread_state_sleeping", /* a socket, mostly */
+	[WAIT_FOR_TIMER] = "grey",
+	[WAIT_FOR_CHANNEL] = "cq_build_running", /* yellow */
+	[WAIT_FOR_TASK] = "cq_build_passed",	 /* light green */
+	[WAIT_FOR_LOCK] = "cq_build_failed",	 /* light red */
+};
 
 static const struct limits chrome_limits = {
 	.max_slices = 1000000, /* Catapult: 17 s for about this many */
@@ -40,7 +55,36 @@ static const struct limits chrome_limits = {
 	.viewer = "Chrome's trace viewer",
 };
 
-#define LONG_POLL_NS NSEC_PER_MSEC
+/* An await point, its texts as inside of a JSON string. */
+struct place_label {
+	char *name; /* NULL: not made yet */
+	char *at, *awaits;
+	const char *cname;
+};
+
+struct chrome {
+	struct draw draw;
+	struct out out;
+	struct buf names;	    /* of groups and lanes */
+	struct place_label *places; /* by index, made when wanted */
+	uint32_t n_places;
+	char **kind_labels, **kind_shorts; /* by index, NULL until wanted */
+	uint32_t n_kind_labels, n_kind_shorts;
+};
+
+/* ---- pieces of text ---- */
+
+/* All that is known of a slice before it is drawn. */
+struct head {
+	const char *text;
+	size_t len;
+};
+#define HEAD_TEXT(cat, name, cname)                                                                \
+	",\n{\"ph\":\"X\",\"cat\":\"" cat "\",\"name\":\"" name "\",\"cname\":\"" cname "\""
+#define HEAD(...)                                                                                  \
+	{                                                                                          \
+		HEAD_TEXT(__VA_ARGS__), sizeof(HEAD_TEXT(__VA_ARGS__)) - 1                         \
+	}
 
 static const struct head poll_heads[TO_N] = {
 	[TO_PENDING] = HEAD("poll", "poll", POLLED),
@@ -50,7 +94,7 @@ static const struct head poll_heads[TO_N] = {
 	[TO_UNKNOWN] = HEAD("poll", "poll: end not seen", POLLED),
 };
 static const struct head worst_poll_head = HEAD("poll", "poll", LONG_POLL);
-static const struct head waiting_head = HEAD("wait", "waiting", WAIT_OTHER);
+static const struct head waiting_head = HEAD("wait", "waiting", "thread_state_sleeping");
 static const struct head scheduled_head = HEAD("wait", "scheduled", "thread_state_runnable");
 static const struct head unknown_head = HEAD("wait", "not known", "thread_state_unknown");
 static const struct head section_head = HEAD("block", "block_in_place", "yellow");
@@ -58,214 +102,144 @@ static const struct head section_head = HEAD("block", "block_in_place", "yellow"
  */
 static const struct head wake_head = HEAD("wake", "wake", "thread_state_uninterruptible");
 
-/* ---- tasks ---- */
-
-/* A request that is over: around its polls and waits. The viewers colour it by its name. */
-static void request_slice(struct chrome *c, const struct lane_slot *at,
-			  const struct request_span *r)
+static char *put_head(char *p, const struct head *h)
 {
-	char *p = out_room(&c->out);
+	return put_mem(p, h->text, h->len);
+}
 
-	p = put_lit(p, ",\n{\"ph\":\"X\",\"cat\":\"request\",\"name\":\"");
-	p = put_string(p, chrome_kind_short(c, r->round.kind));
+static char *put_place(char *p, struct draw_at at, uint64_t ts_ns)
+{
+	p = put_lit(p, ",\"pid\":");
+	p = put_u64(p, at.pid);
+	p = put_lit(p, ",\"tid\":");
+	p = put_u64(p, at.tid);
+	p = put_lit(p, ",\"ts\":");
+	return put_us(p, ts_ns);
+}
+
+static uint64_t since_base(const struct chrome *c, uint64_t ns)
+{
+	return ns > c->draw.sel.base_ns ? ns - c->draw.sel.base_ns : 0;
+}
+
+/* Lane and time of a slice; what may follow is args and the closing brace. */
+static char *put_span(const struct chrome *c, char *p, const struct draw_slice *s)
+{
+	p = put_place(p, s->at, since_base(c, s->begin_ns));
+	p = put_lit(p, ",\"dur\":");
+	return put_us(p, s->end_ns - s->begin_ns);
+}
+
+static char *put_string(char *p, const char *s)
+{
+	return put_mem(p, s, strlen(s));
+}
+
+static char *put_begin(char *p, const char *cat, const char *name)
+{
+	p = put_lit(p, ",\n{\"ph\":\"X\",\"cat\":\"");
+	p = put_string(p, cat);
+	p = put_lit(p, "\",\"name\":\"");
+	p = put_string(p, name);
 	*p++ = '"';
-	p = put_span(c, p, at->family->pid, lane_of(at)->tid, r->begin_ns, r->end_ns);
-	p = put_lit(p, ",\"args\":{\"handler\":\"");
-	p = put_string(p, chrome_kind_label(c, r->round.kind));
-	p = put_lit(p, "\",\"polls\":");
-	p = put_u64(p, r->n_polls);
-	p = put_lit(p, "}}");
-	out_used(&c->out, p);
-}
-
-/* Takes a poll or wait into account, where it is drawn. True: a request begins with it. */
-static bool follow_request(struct chrome *c, struct lane_slot *at, const struct tl_round *round,
-			   bool poll, struct span span)
-{
-	bool begins = round->serial && round->serial != at->request.round.serial;
-	struct request_span over;
-
-	if (request_goes_on(&at->request, round, poll, span.begin_ns, span.end_ns, &over) &&
-	    at->shown)
-		request_slice(c, at, &over);
-	return begins;
-}
-
-static int on_task_begin(void *ctx, struct tl_task *task)
-{
-	return chrome_task(ctx, task) ? 0 : -ENOMEM;
-}
-
-static int on_task_end(void *ctx, struct tl_task *task)
-{
-	struct chrome *c = ctx;
-	struct chrome_task *t = chrome_task(c, task);
-	if (!t)
-		return -ENOMEM;
-
-	uint64_t end_ns = task->end_ns && task->end_ns < c->sel.to_ns ? task->end_ns : c->sel.to_ns;
-	if (end_ns < t->placed.last_ns)
-		end_ns = t->placed.last_ns;
-	follow_request(c, &t->placed, &(struct tl_round){0}, false, (struct span){end_ns, end_ns});
-	if (t->placed.shown) {
-		const struct lane_family *f = t->placed.family;
-		char *p = out_room(&c->out);
-		p = put_lit(p, ",\n{\"ph\":\"X\",\"cat\":\"task\",\"cname\":\"grey\",\"name\":\"");
-		p = put_mem(p, f->label, f->label_len);
-		p = put_lit(p, " #");
-		p = put_u64(p, task->number);
-		*p++ = '"';
-		p = put_span(c, p, f->pid, lane_of(&t->placed)->tid, t->placed.begin_ns, end_ns);
-		p = put_lit(p, ",\"args\":{\"task\":");
-		p = put_u64(p, task->number);
-		if (task->id != task->number) {
-			p = put_lit(p, ",\"id\":");
-			p = put_u64(p, task->id);
-		}
-		if (task->parent) {
-			p = put_lit(p, ",\"spawned by task\":");
-			p = put_u64(p, task->parent_number);
-		}
-		if (!task->spawn_seen)
-			p = put_lit(p, ",\"spawned\":\"not seen\"");
-		p = put_lit(p, ",\"end\":\"");
-		p = put_string(p, task->end_ns ? trace_outcome_name(task->outcome) : "alive");
-		p = put_lit(p, "\",\"polls\":");
-		p = put_u64(p, task->n_polls);
-		p = put_lit(p, ",\"wakes\":");
-		p = put_u64(p, task->n_wakes);
-		p = put_lit(p, ",\"polled_us\":");
-		p = put_us(p, task->poll_ns);
-		p = put_lit(p, ",\"waiting_us\":");
-		p = put_us(p, task->wait_ns);
-		p = put_lit(p, ",\"scheduled_us\":");
-		p = put_us(p, task->sched_ns);
-		p = put_lit(p, "}}");
-		out_used(&c->out, p);
-	}
-	int r = 0;
-	if (t->placed.shown)
-		r = chrome_end_stack(c, &t->placed.stack, t->placed.family->pid,
-				     lane_of(&t->placed)->stacks_tid);
-	lanes_task_end(&c->sel.lanes, &t->placed, task->end_ns);
-	task->user = NULL;
-	pool_put(&c->tasks, t);
-	return r < 0 ? r : c->out.error;
-}
-
-static int on_wait(void *ctx, const struct tl_wait *wait)
-{
-	struct chrome *c = ctx;
-	struct chrome_task *t = chrome_task(c, wait->task);
-	if (!t)
-		return -ENOMEM;
-	struct span span = place(&t->placed, wait->begin_ns, wait->end_ns);
-	if (!t->placed.shown || span.begin_ns == span.end_ns)
-		return 0;
-	if (follow_request(c, &t->placed, &wait->round, false, span))
-		span.begin_ns = inside(span.begin_ns, span.end_ns);
-	const struct place_label *label =
-		wait->state == TS_WAITING ? chrome_place(c, wait->place) : NULL;
-	char *p = out_room(&c->out);
-	if (label) {
-		p = put_lit(p, ",\n{\"ph\":\"X\",\"cat\":\"wait\",\"name\":\"");
-		p = put_string(p, label->name);
-		p = put_lit(p, "\",\"cname\":\"");
-		p = put_string(p, label->cname);
-		*p++ = '"';
-	} else {
-		p = put_head(p, wait->state == TS_WAITING     ? &waiting_head
-				: wait->state == TS_SCHEDULED ? &scheduled_head
-							      : &unknown_head);
-	}
-	p = put_span(c, p, t->placed.family->pid, lane_of(&t->placed)->tid, span.begin_ns,
-		     span.end_ns);
-	if (label) {
-		p = put_lit(p, ",\"args\":{\"at\":\"");
-		p = put_string(p, label->at);
-		p = put_lit(p, "\",\"for\":\"");
-		p = put_string(p, label->awaits);
-		p = put_lit(p, "\"}");
-	}
-	*p++ = '}';
-	out_used(&c->out, p);
-	return c->out.error;
-}
-
-/* ---- wakes and the polls that they led to ---- */
-
-static int on_wake(void *ctx, const struct tl_wake *wake)
-{
-	struct chrome *c = ctx;
-	if (wake->effect == TW_NOOP || !wake->by_waker)
-		return 0;
-	struct chrome_task *t = chrome_task(c, wake->task);
-	struct thread_lane *thread = lanes_thread(&c->sel.lanes, wake->thread);
-	if (!t || !thread)
-		return -ENOMEM;
-
-	struct wake_ref ref = {.serial = wake->serial, .time_ns = wake->time_ns};
-	const struct chrome_task *source = wake->source_task ? wake->source_task->user : NULL;
-	if (source && source->placed.shown) {
-		ref.pid = source->placed.family->pid;
-		ref.tid = lane_of(&source->placed)->tid;
-	} else if (thread->shown) {
-		ref.pid = thread->pid;
-		ref.tid = thread->tid;
-		ref.own_slice = !source; /* no poll, or one that the filter keeps back */
-	} else {
-		return 0; /* no lane to come from */
-	}
-	/* Of those that come while it is polled, the first counts. */
-	if (t->n_wakes == MAX_WAKES)
-		t->n_wakes--;
-	t->wakes[t->n_wakes++] = ref;
-	return 0;
-}
-
-/* The wake that led to this poll. It and those before it are forgotten. */
-static bool take_wake(struct chrome_task *t, const struct tl_poll *poll, struct wake_ref *ret)
-{
-	bool found = false;
-	unsigned n = 0;
-	for (unsigned i = 0; i < t->n_wakes; i++) {
-		const struct wake_ref ref = t->wakes[i];
-		if (poll->wake_serial && ref.serial == poll->wake_serial) {
-			*ret = ref;
-			found = true;
-		} else if (ref.serial > poll->wake_serial && ref.time_ns > poll->begin_ns) {
-			t->wakes[n++] = ref;
-		}
-	}
-	t->n_wakes = n;
-	return found;
-}
-
-static char *put_flow(char *p, uint64_t id, uint32_t pid, uint32_t tid, uint64_t ts_ns)
-{
-	p = put_lit(p, ",\"cat\":\"wake\",\"name\":\"wake\",\"id\":");
-	p = put_u64(p, id);
-	p = put_place(p, pid, tid, ts_ns);
-	*p++ = '}';
 	return p;
 }
 
-static void flow(struct chrome *c, const struct wake_ref *from, uint32_t pid, uint32_t tid,
-		 uint64_t poll_ns)
-{
-	uint64_t id = ++c->n_flows;
-	char *p = out_room(&c->out);
+/* ---- names, as inside of a JSON string ---- */
 
-	if (from->own_slice) {
-		p = put_head(p, &wake_head);
-		p = put_span(c, p, from->pid, from->tid, from->time_ns, from->time_ns + 1);
-		*p++ = '}';
+static const char *kind_short_label(struct chrome *c, uint32_t kind)
+{
+	if (!GROW_ZERO(c->kind_shorts, kind, c->n_kind_shorts))
+		return "?";
+	char **label = &c->kind_shorts[kind];
+	if (!*label) {
+		_cleanup_free_ char *name = kind_short(&c->draw.sel.labels, c->draw.reader, kind);
+
+		*label = name ? lanes_label(name) : NULL;
 	}
-	p = put_lit(p, ",\n{\"ph\":\"s\"");
-	p = put_flow(p, id, from->pid, from->tid, from->time_ns - c->sel.base_ns);
-	p = put_lit(p, ",\n{\"ph\":\"f\",\"bp\":\"e\"");
-	p = put_flow(p, id, pid, tid, poll_ns - c->sel.base_ns);
-	out_used(&c->out, p);
+	return *label ? *label : "?";
+}
+
+static const char *kind_full_label(struct chrome *c, uint32_t kind)
+{
+	const struct trace_kind *k = trace_reader_kind(c->draw.reader, kind);
+	if (!k || !k->name || !*k->name)
+		return "future";
+	if (!GROW_ZERO(c->kind_labels, kind, c->n_kind_labels))
+		return "future";
+	char **label = &c->kind_labels[kind];
+	if (!*label)
+		*label = lanes_label(kind_label(&c->draw.sel.labels, c->draw.reader, kind));
+	return *label ? *label : "future";
+}
+
+/* NULL: not known. */
+static const struct place_label *place_label(struct chrome *c, uint64_t place)
+{
+	uint32_t i = (uint32_t)(place - 1);
+	const struct place_text *text = draw_place(&c->draw, place);
+
+	if (!text || !GROW_ZERO(c->places, i, c->n_places))
+		return NULL;
+	struct place_label *label = &c->places[i];
+	if (label->name)
+		return label;
+	label->at = lanes_label(text->at);
+	label->awaits = lanes_label(text->awaits);
+	label->cname = wait_colours[text->class];
+	label->name = label->at && label->awaits ? lanes_label(text->name) : NULL;
+	return label->name ? label : NULL;
+}
+
+/* ---- slices ---- */
+
+static char *put_task(char *p, const struct chrome *c, const struct draw_slice *s)
+{
+	const struct tl_task *task = s->task;
+
+	p = put_lit(p, ",\n{\"ph\":\"X\",\"cat\":\"task\",\"cname\":\"grey\",\"name\":\"");
+	p = put_mem(p, s->family->label, s->family->label_len);
+	p = put_lit(p, " #");
+	p = put_u64(p, task->number);
+	*p++ = '"';
+	p = put_span(c, p, s);
+	p = put_lit(p, ",\"args\":{\"task\":");
+	p = put_u64(p, task->number);
+	if (task->id != task->number) {
+		p = put_lit(p, ",\"id\":");
+		p = put_u64(p, task->id);
+	}
+	if (task->parent) {
+		p = put_lit(p, ",\"spawned by task\":");
+		p = put_u64(p, task->parent_number);
+	}
+	if (!task->spawn_seen)
+		p = put_lit(p, ",\"spawned\":\"not seen\"");
+	p = put_lit(p, ",\"end\":\"");
+	p = put_string(p, task->end_ns ? trace_outcome_name(task->outcome) : "alive");
+	p = put_lit(p, "\",\"polls\":");
+	p = put_u64(p, task->n_polls);
+	p = put_lit(p, ",\"wakes\":");
+	p = put_u64(p, task->n_wakes);
+	p = put_lit(p, ",\"polled_us\":");
+	p = put_us(p, task->poll_ns);
+	p = put_lit(p, ",\"waiting_us\":");
+	p = put_us(p, task->wait_ns);
+	p = put_lit(p, ",\"scheduled_us\":");
+	p = put_us(p, task->sched_ns);
+	return put_lit(p, "}}");
+}
+
+/* The viewers colour it by its name. */
+static char *put_request(char *p, struct chrome *c, const struct draw_slice *s)
+{
+	p = put_begin(p, "request", kind_short_label(c, s->request->round.kind));
+	p = put_span(c, p, s);
+	p = put_lit(p, ",\"args\":{\"handler\":\"");
+	p = put_string(p, kind_full_label(c, s->request->round.kind));
+	p = put_lit(p, "\",\"polls\":");
+	p = put_u64(p, s->request->n_polls);
+	return put_lit(p, "}}");
 }
 
 static char *put_outcome(char *p, const struct tl_poll *poll)
@@ -282,43 +256,45 @@ static char *put_outcome(char *p, const struct tl_poll *poll)
 	return p;
 }
 
-static void task_poll(struct chrome *c, struct chrome_task *t, const struct tl_poll *poll,
-		      const struct head *head, struct span span, uint32_t tid)
+static char *put_task_poll(char *p, const struct chrome *c, const struct draw_slice *s)
 {
-	char *p = out_room(&c->out);
-	p = put_head(p, head);
-	p = put_span(c, p, t->placed.family->pid, lane_of(&t->placed)->tid, span.begin_ns,
-		     span.end_ns);
+	const struct tl_poll *poll = s->poll;
+	const struct trace_thread *tt = trace_reader_thread(c->draw.reader, poll->thread);
+
+	p = put_head(p, s->worst		? &worst_poll_head
+			: s->open		? &poll_heads[TO_PENDING]
+			: poll->outcome >= TO_N ? &poll_heads[TO_UNKNOWN]
+						: &poll_heads[poll->outcome]);
+	p = put_span(c, p, s);
 	p = put_lit(p, ",\"args\":{");
 	p = put_outcome(p, poll);
 	p = put_lit(p, ",\"thread\":");
-	p = put_u64(p, tid);
+	p = put_u64(p, tt ? tt->tid : 0);
 	if (poll->n_blocks) {
 		p = put_lit(p, ",\"blocked_us\":");
 		p = put_us(p, poll->blocked_ns);
 	}
 	if (poll->woken_inside)
 		p = put_lit(p, ",\"woken inside\":true");
-	p = put_lit(p, "}}");
-	out_used(&c->out, p);
+	return put_lit(p, "}}");
 }
 
-static void thread_poll(struct chrome *c, const struct chrome_task *t, const struct tl_poll *poll,
-			const struct thread_lane *thread, uint64_t begin_ns, bool worst)
+static char *put_thread_poll(char *p, struct chrome *c, const struct draw_slice *s)
 {
-	const struct lane_family *f = t->placed.family;
+	const struct tl_poll *poll = s->poll;
+	const struct lane_family *f = s->family;
 	bool handles = poll->round.serial != 0;
-	char *p = out_room(&c->out);
+
 	p = put_lit(p, ",\n{\"ph\":\"X\",\"cat\":\"poll\",\"name\":\"");
-	p = handles ? put_string(p, chrome_kind_short(c, poll->round.kind))
+	p = handles ? put_string(p, kind_short_label(c, poll->round.kind))
 		    : put_mem(p, f->label, f->label_len);
 	p = put_lit(p, " #");
 	p = put_u64(p, poll->task->number);
 	if (!poll->end_seen)
 		p = put_lit(p, ": end not seen");
-	p = worst ? put_lit(p, "\",\"cname\":\"" TERRIBLE "\"")
-		  : put_lit(p, "\",\"cname\":\"" BUSY "\"");
-	p = put_span(c, p, thread->pid, thread->tid, begin_ns, poll->end_ns);
+	p = s->worst ? put_lit(p, "\",\"cname\":\"" TERRIBLE "\"")
+		     : put_lit(p, "\",\"cname\":\"" BUSY "\"");
+	p = put_span(c, p, s);
 	p = put_lit(p, ",\"args\":{\"task\":");
 	p = put_u64(p, poll->task->number);
 	if (handles) {
@@ -328,223 +304,452 @@ static void thread_poll(struct chrome *c, const struct chrome_task *t, const str
 	}
 	*p++ = ',';
 	p = put_outcome(p, poll);
-	p = put_lit(p, "}}");
-	out_used(&c->out, p);
+	return put_lit(p, "}}");
 }
 
-static int on_poll(void *ctx, const struct tl_poll *poll)
+static char *put_wait(char *p, struct chrome *c, const struct draw_slice *s)
 {
-	struct chrome *c = ctx;
-	struct chrome_task *t = chrome_task(c, poll->task);
-	const struct thread_lane *thread = lanes_thread(&c->sel.lanes, poll->thread);
-	if (!t || !thread)
-		return -ENOMEM;
+	const struct place_label *label =
+		s->wait->state == TS_WAITING ? place_label(c, s->wait->place) : NULL;
 
-	struct span span = place(&t->placed, poll->begin_ns, poll->end_ns);
-	if (follow_request(c, &t->placed, &poll->round, true, span))
-		span.begin_ns = inside(span.begin_ns, span.end_ns);
-	uint64_t length = poll->end_ns - poll->begin_ns; /* on the thread's lane: see inside() */
-	uint64_t begin_ns = poll->begin_ns + (poll->depth < length ? poll->depth : length);
-	bool worst = tl_poll_measured(poll) && length >= LONG_POLL_NS &&
-		     t->placed.family->role != TR_BLOCKING; /* these are to block */
-	bool open = poll->outcome >= TO_UNKNOWN && poll->end_ns >= c->sel.to_ns;
-	const struct head *head = worst			  ? &worst_poll_head
-				  : open		  ? &poll_heads[TO_PENDING]
-				  : poll->outcome >= TO_N ? &poll_heads[TO_UNKNOWN]
-							  : &poll_heads[poll->outcome];
-	const struct trace_thread *tt = trace_reader_thread(c->reader, poll->thread);
-	if (t->placed.shown)
-		task_poll(c, t, poll, head, span, tt ? tt->tid : 0);
-	if (thread->shown)
-		thread_poll(c, t, poll, thread, begin_ns, worst);
-
-	struct wake_ref wake;
-	if (take_wake(t, poll, &wake)) {
-		if (t->placed.shown)
-			flow(c, &wake, t->placed.family->pid, lane_of(&t->placed)->tid,
-			     inside(span.begin_ns, span.end_ns));
-		else if (thread->shown)
-			flow(c, &wake, thread->pid, thread->tid, inside(begin_ns, poll->end_ns));
+	if (!label) {
+		p = put_head(p, s->wait->state == TS_WAITING	 ? &waiting_head
+				: s->wait->state == TS_SCHEDULED ? &scheduled_head
+								 : &unknown_head);
+		p = put_span(c, p, s);
+		*p++ = '}';
+		return p;
 	}
-	return c->out.error;
+	p = put_begin(p, "wait", label->name);
+	p = put_lit(p, ",\"cname\":\"");
+	p = put_string(p, label->cname);
+	*p++ = '"';
+	p = put_span(c, p, s);
+	p = put_lit(p, ",\"args\":{\"at\":\"");
+	p = put_string(p, label->at);
+	p = put_lit(p, "\",\"for\":\"");
+	p = put_string(p, label->awaits);
+	return put_lit(p, "\"}}");
 }
 
-/* ---- what blocks a thread ---- */
-
-static void call_slice(struct chrome *c, const char *before, unsigned call, const char *after,
-		       uint32_t pid, uint32_t tid, uint64_t begin_ns, uint64_t end_ns)
+static char *put_plain(char *p, const struct chrome *c, const struct draw_slice *s,
+		       const struct head *head)
 {
-	char *p = out_room(&c->out);
+	p = put_head(p, head);
+	p = put_span(c, p, s);
+	*p++ = '}';
+	return p;
+}
+
+static char *put_blocking(char *p, const struct chrome *c, const struct draw_slice *s,
+			  const char *before, unsigned call, const char *cname)
+{
 	p = put_lit(p, ",\n{\"ph\":\"X\",\"cat\":\"block\",\"name\":\"");
 	p = put_string(p, before);
 	p = put_string(p, trace_call_name(call));
-	p = put_string(p, after);
-	p = put_span(c, p, pid, tid, begin_ns, end_ns);
+	p = put_lit(p, "\",\"cname\":\"");
+	p = put_string(p, cname);
+	*p++ = '"';
+	p = put_span(c, p, s);
 	*p++ = '}';
-	out_used(&c->out, p);
+	return p;
 }
 
-static int on_block(void *ctx, const struct tl_block *block)
+static char *put_loss(char *p, const struct chrome *c, const struct draw_slice *s)
 {
-	static const char mauve[] = "\",\"cname\":\"thread_state_uninterruptible\"";
-	struct chrome *c = ctx;
-	const char *head = block->nonblocking ? "in " : "blocked in ";
-	struct chrome_task *t = block->task ? chrome_task(c, block->task) : NULL;
-	const struct thread_lane *thread = lanes_thread(&c->sel.lanes, block->thread);
-	if (!thread || (block->task && !t))
-		return -ENOMEM;
-	if (t && t->placed.shown)
-		call_slice(c, head, block->call, mauve, t->placed.family->pid,
-			   lane_of(&t->placed)->tid,
-			   deeper(inside_poll(&t->placed, block->begin_ns, block->end_ns),
-				  block->end_ns, level_on_task(LEVEL_BLOCK, block->depth)),
-			   block->end_ns);
-	if (thread->shown)
-		call_slice(c, head, block->call, mauve, thread->pid, thread->tid,
-			   deeper(block->begin_ns, block->end_ns,
-				  level_on_thread(LEVEL_BLOCK, block->depth)),
-			   block->end_ns);
-	return c->out.error;
-}
-
-static int on_park(void *ctx, const struct tl_park *park)
-{
-	struct chrome *c = ctx;
-	const struct thread_lane *thread = lanes_thread(&c->sel.lanes, park->thread);
-	if (!thread)
-		return -ENOMEM;
-	if (thread->shown)
-		call_slice(c, "parked in ", park->call, "\",\"cname\":\"thread_state_sleeping\"",
-			   thread->pid, thread->tid, park->begin_ns, park->end_ns);
-	return c->out.error;
-}
-
-static void section_slice(struct chrome *c, uint32_t pid, uint32_t tid, uint64_t begin_ns,
-			  uint64_t end_ns)
-{
-	char *p = out_room(&c->out);
-	p = put_head(p, &section_head);
-	p = put_span(c, p, pid, tid, begin_ns, end_ns);
-	*p++ = '}';
-	out_used(&c->out, p);
-}
-
-static int on_section(void *ctx, const struct tl_section *section)
-{
-	struct chrome *c = ctx;
-	struct chrome_task *t = chrome_task(c, section->task);
-	const struct thread_lane *thread = lanes_thread(&c->sel.lanes, section->thread);
-	if (!t || !thread)
-		return -ENOMEM;
-	if (t->placed.shown)
-		section_slice(c, t->placed.family->pid, lane_of(&t->placed)->tid,
-			      inside_poll(&t->placed, section->begin_ns, section->end_ns),
-			      section->end_ns);
-	if (thread->shown)
-		section_slice(c, thread->pid, thread->tid,
-			      inside(section->begin_ns, section->end_ns), section->end_ns);
-	return c->out.error;
-}
-
-static int on_loss(void *ctx, const struct tl_loss *loss)
-{
-	struct chrome *c = ctx;
-	const struct thread_lane *thread = lanes_thread(&c->sel.lanes, loss->thread);
-	if (!thread)
-		return -ENOMEM;
-	if (!thread->shown)
-		return 0;
-	char *p = out_room(&c->out);
 	p = put_lit(p, ",\n{\"ph\":\"X\",\"cat\":\"loss\",\"cname\":\"bad\",\"name\":\"lost ");
-	p = put_u64(p, loss->n_events);
+	p = put_u64(p, s->loss->n_events);
 	p = put_lit(p, " events\"");
-	p = put_span(c, p, thread->pid, thread->tid, loss->begin_ns, loss->end_ns);
+	p = put_span(c, p, s);
+	*p++ = '}';
+	return p;
+}
+
+static char *put_call(char *p, uint32_t number)
+{
+	const char *name = syscall_name(number);
+	if (name)
+		return put_string(p, name);
+	p = put_lit(p, "system call ");
+	return put_u64(p, number);
+}
+
+static char *put_i64(char *p, int64_t v)
+{
+	if (v < 0)
+		*p++ = '-';
+	return put_u64(p, v < 0 ? -(uint64_t)v : (uint64_t)v);
+}
+
+static char *put_syscall(char *p, const struct chrome *c, const struct draw_slice *s)
+{
+	p = put_lit(p, ",\n{\"ph\":\"X\",\"cat\":\"sys\",\"name\":\"");
+	p = put_call(p, s->syscall->number);
+	p = put_lit(p, "\",\"cname\":\"thread_state_iowait\"");
+	p = put_span(c, p, s);
+	p = put_lit(p, ",\"args\":{\"nr\":");
+	p = put_u64(p, s->syscall->number);
+	p = put_lit(p, ",\"result\":");
+	p = put_i64(p, s->syscall->result);
+	return put_lit(p, "}}");
+}
+
+static char *put_off_cpu(char *p, const struct chrome *c, const struct draw_slice *s)
+{
+	p = put_lit(p, ",\n{\"ph\":\"X\",\"cat\":\"sched\",\"name\":\"off CPU, ");
+	p = put_string(p, trace_off_cpu_name(s->off_cpu->reason));
+	if (s->off_cpu->syscall) {
+		p = put_lit(p, " in ");
+		p = put_call(p, s->off_cpu->syscall - 1);
+	}
+	p = s->off_cpu->reason == TX_PREEMPTED
+		    ? put_lit(p, "\",\"cname\":\"thread_state_runnable\"")
+		    : put_lit(p, "\",\"cname\":\"thread_state_sleeping\"");
+	p = put_span(c, p, s);
+	*p++ = '}';
+	return p;
+}
+
+static char *put_future_poll(char *p, struct chrome *c, const struct draw_slice *s)
+{
+	const struct tl_future_poll *poll = s->future_poll;
+	const struct place_label *place = place_label(c, poll->place);
+
+	p = put_begin(p, "future", kind_full_label(c, poll->future->kind));
+	p = put_span(c, p, s);
+	p = put_lit(p, ",\"args\":{\"instance\":");
+	p = put_u64(p, poll->future->serial);
+	p = put_lit(p, ",\"outcome\":\"");
+	p = put_string(p, trace_outcome_name(poll->outcome));
+	if (!poll->end_seen)
+		p = put_lit(p, "\",\"end\":\"not seen");
+	if (place) {
+		p = put_lit(p, "\",\"at\":\"");
+		p = put_string(p, place->at);
+	}
+	p = put_lit(p, "\",\"self_us\":");
+	p = put_us(p, poll->self_ns);
+	if (poll->waited_ns) {
+		p = put_lit(p, ",\"waited_us\":");
+		p = put_us(p, poll->waited_ns);
+	}
+	return put_lit(p, "}}");
+}
+
+static char *put_instance(char *p, struct chrome *c, const struct draw_slice *s)
+{
+	const struct tl_future *future = s->future;
+
+	p = put_begin(p, "future", kind_full_label(c, future->kind));
+	p = put_span(c, p, s);
+	p = put_lit(p, ",\"args\":{\"instance\":");
+	p = put_u64(p, future->serial);
+	if (future->task) {
+		p = put_lit(p, ",\"task\":");
+		p = put_u64(p, future->task->number);
+	}
+	if (future->parent) {
+		p = put_lit(p, ",\"polled by instance\":");
+		p = put_u64(p, future->parent->serial);
+	}
+	p = put_lit(p, ",\"end\":\"");
+	p = put_string(p, draw_future_end(future));
+	p = put_lit(p, "\",\"polls\":");
+	p = put_u64(p, future->n_polls);
+	p = put_lit(p, ",\"polled_us\":");
+	p = put_us(p, future->poll_ns);
+	p = put_lit(p, ",\"self_us\":");
+	p = put_us(p, future->self_ns);
+	p = put_lit(p, ",\"waiting_us\":");
+	p = put_us(p, future->wait_ns);
+	return put_lit(p, "}}");
+}
+
+static char *put_instance_part(char *p, const struct chrome *c, const struct draw_slice *s,
+			       const char *name, const char *cname)
+{
+	p = put_begin(p, "future", name);
+	p = put_lit(p, ",\"cname\":\"");
+	p = put_string(p, cname);
+	*p++ = '"';
+	p = put_span(c, p, s);
+	*p++ = '}';
+	return p;
+}
+
+static int stack_slice(struct chrome *c, const struct draw_slice *s)
+{
+	_cleanup_buf_ struct buf name = BUF_INIT;
+
+	stack_frame_name(s->frame, &name);
+	_cleanup_free_ char *label = buf_failed(&name) ? NULL : lanes_label(name.data);
+	if (!label)
+		return -ENOMEM;
+	char *p = put_begin(out_room(&c->out), "stack", label);
+	p = put_span(c, p, s);
 	*p++ = '}';
 	out_used(&c->out, p);
 	return c->out.error;
 }
 
-static const struct timeline_sink chrome_sink = {
-	.task_begin = on_task_begin,
-	.task_end = on_task_end,
-	.poll = on_poll,
-	.wait = on_wait,
-	.wake = on_wake,
-	.block = on_block,
-	.section = on_section,
-	.park = on_park,
-	.syscall = chrome_syscall,
-	.off_cpu = chrome_off_cpu,
-	.sample = chrome_sample,
-	.future_poll = chrome_future_poll,
-	.future_end = chrome_future_end,
-	.loss = on_loss,
+static char *put_slice(char *p, struct chrome *c, const struct draw_slice *s)
+{
+	switch (s->type) {
+	case DRAW_TASK:
+		return put_task(p, c, s);
+	case DRAW_REQUEST:
+		return put_request(p, c, s);
+	case DRAW_POLL:
+		return s->on_task ? put_task_poll(p, c, s) : put_thread_poll(p, c, s);
+	case DRAW_WAIT:
+		return put_wait(p, c, s);
+	case DRAW_WAKE:
+		return put_plain(p, c, s, &wake_head);
+	case DRAW_BLOCK:
+		return put_blocking(p, c, s, s->block->nonblocking ? "in " : "blocked in ",
+				    s->block->call, "thread_state_uninterruptible");
+	case DRAW_SECTION:
+		return put_plain(p, c, s, &section_head);
+	case DRAW_PARK:
+		return put_blocking(p, c, s, "parked in ", s->park->call, "thread_state_sleeping");
+	case DRAW_LOSS:
+		return put_loss(p, c, s);
+	case DRAW_SYSCALL:
+		return put_syscall(p, c, s);
+	case DRAW_OFF_CPU:
+		return put_off_cpu(p, c, s);
+	case DRAW_FUTURE_POLL:
+		return put_future_poll(p, c, s);
+	case DRAW_INSTANCE:
+		return put_instance(p, c, s);
+	case DRAW_INSTANCE_POLL:
+		return put_instance_part(p, c, s, "poll", "thread_state_running");
+	case DRAW_INSTANCE_WAIT:
+		return put_instance_part(p, c, s, "waiting", "thread_state_iowait");
+	case DRAW_STACK:
+		break; /* has a function of its own */
+	}
+	return p;
+}
+
+static int on_slice(void *ctx, const struct draw_slice *s)
+{
+	struct chrome *c = ctx;
+
+	if (s->type == DRAW_STACK)
+		return stack_slice(c, s);
+	out_used(&c->out, put_slice(out_room(&c->out), c, s));
+	return c->out.error;
+}
+
+static char *put_flow(char *p, const struct chrome *c, uint64_t number, struct draw_at at,
+		      uint64_t ns)
+{
+	p = put_lit(p, ",\"cat\":\"wake\",\"name\":\"wake\",\"id\":");
+	p = put_u64(p, number);
+	p = put_place(p, at, since_base(c, ns));
+	*p++ = '}';
+	return p;
+}
+
+static int on_flow(void *ctx, const struct draw_flow *flow)
+{
+	struct chrome *c = ctx;
+	char *p = out_room(&c->out);
+
+	p = put_lit(p, ",\n{\"ph\":\"s\"");
+	p = put_flow(p, c, flow->number, flow->from, flow->from_ns);
+	p = put_lit(p, ",\n{\"ph\":\"f\",\"bp\":\"e\"");
+	p = put_flow(p, c, flow->number, flow->to, flow->to_ns);
+	out_used(&c->out, p);
+	return c->out.error;
+}
+
+static int on_long_poll(void *ctx, const struct tl_sample *sample, struct draw_at at)
+{
+	struct chrome *c = ctx;
+	_cleanup_buf_ struct buf text = BUF_INIT, json = BUF_INIT;
+
+	draw_stack_text(&c->draw, sample, &text);
+	buf_printf(&json,
+		   ",\n{\"ph\":\"i\",\"s\":\"t\",\"cat\":\"stack_sample\",\"name\":\"long poll, "
+		   "%s\",\"cname\":\"bad\",\"pid\":%" PRIu32 ",\"tid\":%" PRIu32 ",\"ts\":",
+		   sample->type == TM_LONG_BLOCKED ? "blocked" : "running", at.pid, at.tid);
+	char ts[32], *end = put_us(ts, since_base(c, sample->time_ns));
+	buf_add(&json, ts, (size_t)(end - ts));
+	buf_str(&json, ",\"args\":{\"stack\":");
+	json_quote_shown(&json, text.data ? text.data : "");
+	buf_str(&json, "}}");
+	if (buf_failed(&json) || buf_failed(&text))
+		return -ENOMEM;
+	out_write(&c->out, json.data, json.len);
+	return c->out.error;
+}
+
+/* ---- names and order of the lanes ---- */
+
+static void metadata(struct buf *b, const char *what, uint32_t pid, uint32_t tid, const char *key,
+		     const char *text, uint64_t number)
+{
+	buf_printf(b, "%s\n{\"ph\":\"M\",\"name\":\"%s\",\"pid\":%" PRIu32, b->len ? "," : "", what,
+		   pid);
+	if (tid)
+		buf_printf(b, ",\"tid\":%" PRIu32, tid);
+	buf_printf(b, ",\"args\":{\"%s\":", key);
+	if (text)
+		json_quote_shown(b, text);
+	else
+		buf_u64(b, number);
+	buf_str(b, "}}");
+}
+
+static void name_lane(struct buf *b, uint32_t pid, uint32_t tid, const char *name, uint64_t rank)
+{
+	metadata(b, "thread_name", pid, tid, "name", name, 0);
+	metadata(b, "thread_sort_index", pid, tid, "sort_index", NULL, rank);
+}
+
+static void tell_cut(struct chrome *c, const struct draw_group *group)
+{
+	const struct draw_slice s = {.at = {.pid = group->pid, .tid = 1},
+				     .begin_ns = c->draw.sel.from_ns,
+				     .end_ns = c->draw.sel.to_ns};
+	char place[160], *p = put_span(c, place, &s);
+
+	name_lane(&c->names, group->pid, 1, "scope of this export", 0);
+	buf_str(&c->names, ",\n{\"ph\":\"X\",\"cat\":\"cut\",\"cname\":\"yellow\",\"name\":");
+	json_quote_shown(&c->names, group->name);
+	buf_add(&c->names, place, (size_t)(p - place));
+	buf_char(&c->names, '}');
+}
+
+static int on_group(void *ctx, const struct draw_group *group)
+{
+	struct chrome *c = ctx;
+	struct buf *b = &c->names;
+
+	metadata(b, "process_name", group->pid, 0, "name",
+		 group->type == GROUP_CUT ? "cut" : group->name, 0);
+	metadata(b, "process_sort_index", group->pid, 0, "sort_index", NULL, group->rank);
+	if (group->type == GROUP_CUT)
+		tell_cut(c, group);
+	if (group->site) { /* viewers split labels at commas */
+		_cleanup_free_ char *site = strdup(group->site);
+
+		for (char *s = site; s && *s; s++)
+			if (*s == ',')
+				*s = ';';
+		if (site)
+			metadata(b, "process_labels", group->pid, 0, "labels", site, 0);
+	}
+	return buf_failed(b) ? -ENOMEM : 0;
+}
+
+static int on_lane(void *ctx, const struct draw_lane *lane)
+{
+	struct chrome *c = ctx;
+
+	name_lane(&c->names, lane->at.pid, lane->at.tid, lane->name, lane->rank);
+	return buf_failed(&c->names) ? -ENOMEM : 0;
+}
+
+static void other_data(const struct chrome *c, struct buf *b)
+{
+	const struct export_scope *sel = &c->draw.sel;
+	struct json j;
+	json_init(&j, b, false);
+	json_object(&j, NULL);
+	json_string(&j, "displayTimeUnit", "ns");
+	json_object(&j, "otherData");
+	json_string(&j, "exporter", "pollux " POLLUX_VERSION);
+	json_string(&j, "cut", *sel->notice ? sel->notice : "nothing");
+	json_u64(&j, "events lost", sel->totals.n_lost);
+	json_u64(&j, "tasks", sel->n_tasks);
+	json_u64(&j, "tasks shown", sel->shown_tasks);
+	json_u64(&j, "from_ns", sel->from_ns - sel->base_ns);
+	json_u64(&j, "to_ns", sel->to_ns - sel->base_ns);
+	json_end_object(&j);
+	buf_str(b, ",\"traceEvents\":[");
+}
+
+static int write_head(struct chrome *c)
+{
+	_cleanup_buf_ struct buf top = BUF_INIT;
+
+	other_data(c, &top);
+	TRY(draw_names(&c->draw));
+	/* The first of a file without anything: slices begin with a comma. */
+	if (!c->names.len)
+		TRY(on_group(c, &(struct draw_group){.pid = 1, .name = "empty trace"}));
+	if (buf_failed(&top))
+		return -ENOMEM;
+	out_write(&c->out, top.data, top.len);
+	out_write(&c->out, c->names.data, c->names.len);
+	return c->out.error;
+}
+
+/* ---- the file ---- */
+
+static const struct pen chrome_pen = {
+	.group = on_group,
+	.lane = on_lane,
+	.slice = on_slice,
+	.flow = on_flow,
+	.long_poll = on_long_poll,
 };
 
 static int write_events(struct chrome *c, const struct export_options *opt, struct error *err)
 {
-	lanes_restart(&c->sel.lanes);
-	int r = timeline_replay(c->reader, &c->sel.filter, &chrome_sink, c, opt->progress,
-				opt->progress_ctx, NULL, NULL, err);
-	if (r == 0)
-		r = chrome_end_stacks(c);
+	int r = draw_run(&c->draw, opt, err);
 	/* Also when the trace broke off in the middle: what is there is a whole file. */
 	out_write(&c->out, "\n]}\n", 4);
-	int flushed = out_flush(&c->out);
-	if (flushed == -EPIPE)
-		return -EPIPE;
-	if (flushed < 0)
-		return error_sys(err, flushed, "cannot write");
-	return r;
+	return out_end(&c->out, r, err);
+}
+
+static void chrome_done(struct chrome *c)
+{
+	for (uint32_t i = 0; i < c->n_places; i++) {
+		free(c->places[i].name);
+		free(c->places[i].at);
+		free(c->places[i].awaits);
+	}
+	free(c->places);
+	for (uint32_t i = 0; i < c->n_kind_labels; i++)
+		free(c->kind_labels[i]);
+	free(c->kind_labels);
+	for (uint32_t i = 0; i < c->n_kind_shorts; i++)
+		free(c->kind_shorts[i]);
+	free(c->kind_shorts);
+	buf_done(&c->names);
+	out_done(&c->out);
+	draw_done(&c->draw);
 }
 
 static int chrome_write(struct trace_reader *reader, const struct export_options *opt, FILE *file,
 			struct export_summary *ret_summary, struct error *err)
 {
-	struct chrome c = {.reader = reader};
-	int r;
+	struct chrome c = {0};
+	int r = draw_init(&c.draw, reader, opt, &chrome_limits, &chrome_pen, &c, err);
 
-	TRY(limits_run(reader, opt, &chrome_limits, &c.sel, err));
-	pool_init(&c.tasks, sizeof(struct chrome_task));
-	pool_init(&c.futures, sizeof(struct lane_future));
-	r = out_init(&c.out, file);
-	if (r == 0)
-		r = chrome_head(&c);
-	if (r == 0)
-		r = write_events(&c, opt, err);
-	else if (r == -ENOMEM)
-		error_set(err, r, "out of memory");
-
-	*ret_summary = (struct export_summary){.slices = c.n_slices,
-					       .flows = c.n_flows,
-					       .lanes = c.sel.n_lanes,
-					       .bytes = c.out.bytes,
-					       .cut_slices = c.sel.cut_slices,
-					       .cut_tasks = c.sel.n_tasks - c.sel.shown_tasks};
-	memcpy(ret_summary->notice, c.sel.notice, sizeof(ret_summary->notice));
-	for (uint32_t i = 0; i < c.n_places; i++) {
-		free(c.places[i].name);
-		free(c.places[i].at);
-		free(c.places[i].awaits);
+	if (r == 0) {
+		r = out_init(&c.out, file);
+		if (r == 0)
+			r = write_head(&c);
+		if (r == 0)
+			r = write_events(&c, opt, err);
+		else if (r == -ENOMEM)
+			error_set(err, r, "out of memory");
+		draw_summary(&c.draw, c.out.bytes, ret_summary);
 	}
-	free(c.places);
-	for (uint32_t i = 0; i < c.n_kind_labels; i++)
-		free(c.kind_labels[i]);
-	free(c.kind_labels);
-	for (uint32_t i = 0; i < c.n_kind_shorts; i++)
-		free(c.kind_shorts[i]);
-	free(c.kind_shorts);
-	pool_done(&c.tasks);
-	pool_done(&c.futures);
-	out_done(&c.out);
-	export_scope_done(&c.sel);
+	chrome_done(&c);
 	return r;
 }
 
 const struct export_ops export_chrome = {
 	.name = "chrome",
 	.extension = ".json",
-	.viewers = "Chrome's trace viewer, Perfetto",
+	.viewers = "Chrome's trace viewer (chrome://tracing), Perfetto",
+	.reads = "catapult",
 	.begin = "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"exporter\":\"pollux ",
 	.write = chrome_write,
 };

@@ -37,7 +37,8 @@ struct export_summary {
 struct export_ops {
 	const char *name;      /* "chrome" */
 	const char *extension; /* ".json" */
-	const char *viewers;   /* for help: "Chrome's trace viewer, Perfetto" */
+	const char *viewers;   /* for people: "Chrome's trace viewer" */
+	const char *reads;     /* words for --for, separated by spaces: "catapult" */
 	const char *begin;     /* of each of its files: such a file may be replaced by another */
 	/* Writes all of it to `out`. The trace needs to be seekable if the format takes two passes.
 	 * -EPIPE when the reader of `out` has gone: not an error for the user. -EFBIG when the
@@ -48,3 +49,5 @@ struct export_ops {
 
 extern const struct export_ops *const export_formats[]; /* NULL-terminated */
 const struct export_ops *export_find(const char *name);
+/* The one that a viewer reads best, by its word. */
+const struct export_ops *export_find_for(const char *viewer);

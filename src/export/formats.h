@@ -6,3 +6,4 @@
 
 extern const struct export_ops export_chrome;
 extern const struct export_ops export_speedscope;
+extern const struct export_ops export_perfetto;

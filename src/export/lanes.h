@@ -36,15 +36,20 @@ void pack_give(struct pack *p, uint32_t lane, uint64_t end_ns);
 
 /* ---- lanes of tasks and threads ---- */
 
+/* A lane as viewers know it. */
+struct draw_at {
+	uint32_t pid, tid; /* tid 0: there is none */
+	uint32_t index;	   /* in the order in which lanes are named, from 0 */
+};
+
 struct task_lane {
 	uint64_t n_slices;
 	uint64_t n_tasks;
 	uint64_t number; /* of its first task */
 	uint32_t kind;	 /* of futures: of its first one; `mixed`: there are others */
 	bool mixed;
-	uint64_t n_samples;  /* with stacks: they have a lane of their own below */
-	uint32_t tid;	     /* by which viewers know the lane; set for those shown */
-	uint32_t stacks_tid; /* the same of the lane of samples */
+	uint64_t n_samples;	      /* with stacks: they have a lane of their own below */
+	struct draw_at at, stacks_at; /* of the lane, and of its samples'; set if shown */
 };
 
 /* Names of generic types run to kilobytes; a slice shows no more. */
@@ -71,8 +76,7 @@ struct lane_family {
 struct thread_lane {
 	bool shown, worker;
 	uint64_t n_slices, busy_ns, n_samples;
-	uint32_t pid, tid; /* set if shown */
-	uint32_t stacks_pid, stacks_tid;
+	struct draw_at at, stacks_at; /* set if shown */
 	struct stack_lane stack;
 };
 

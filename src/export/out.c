@@ -64,3 +64,12 @@ int out_flush(struct out *o)
 		o->error = errno ? -errno : -EIO;
 	return o->error;
 }
+
+int out_end(struct out *o, int r, struct error *err)
+{
+	int flushed = out_flush(o);
+
+	if (flushed < 0 && flushed != -EPIPE)
+		return error_sys(err, flushed, "cannot write");
+	return flushed < 0 ? flushed : r;
+}

@@ -15,6 +15,7 @@
 #pragma once
 
 #include "base/buf.h"
+#include "base/error.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -33,6 +34,9 @@ struct out {
 int out_init(struct out *o, FILE *file); /* 0 or -ENOMEM */
 void out_done(struct out *o);		 /* frees; does not flush */
 int out_flush(struct out *o);		 /* o->error afterwards */
+/* The end of an export that gave `r` so far: flushes, and says what failed, but for -EPIPE. Returns r,
+ * or the error of writing. */
+int out_end(struct out *o, int r, struct error *err);
 void out_make_room(struct out *o);
 void out_write(struct out *o, const void *data, size_t len); /* of any length */
 

@@ -61,7 +61,7 @@ struct speedscope_task *speedscope_task(struct speedscope *s, struct tl_task *ta
 	const struct lane_family *f = t->placed.family;
 	t->family_frame = FRAME_FAMILY + f->index;
 	if (t->placed.shown)
-		t->profile = &s->profiles[f->lanes[t->placed.lane].tid];
+		t->profile = &s->profiles[f->lanes[t->placed.lane].at.tid];
 	return task->user = t;
 }
 
@@ -200,7 +200,7 @@ static int by_rank(const void *a, const void *b)
 	const struct thread_lane *y = *(struct thread_lane *const *)b;
 	if (x->worker != y->worker)
 		return x->worker ? -1 : 1;
-	return x->tid < y->tid ? -1 : x->tid > y->tid;
+	return x->at.tid < y->at.tid ? -1 : x->at.tid > y->at.tid;
 }
 
 static int add_profile(struct speedscope *s, struct buf *name)
@@ -237,7 +237,7 @@ static int make_profiles(struct speedscope *s)
 		const struct trace_thread *tt = trace_reader_thread(s->reader, i);
 		if (!l->threads[i].shown || !tt)
 			continue;
-		l->threads[i].tid = tt->tid;
+		l->threads[i].at.tid = tt->tid;
 		shown[n++] = &l->threads[i];
 	}
 	qsort(shown, n, sizeof(*shown), by_rank);
@@ -259,7 +259,7 @@ static int make_profiles(struct speedscope *s)
 		for (uint32_t k = 0; k < f->n_shown; k++) {
 			struct buf name = BUF_INIT;
 			buf_printf(&name, "%s #%" PRIu64, f->short_name, f->lanes[k].number);
-			f->lanes[k].tid = (uint32_t)s->n_profiles;
+			f->lanes[k].at.tid = (uint32_t)s->n_profiles;
 			if (add_profile(s, &name) < 0)
 				return -ENOMEM;
 		}
@@ -564,6 +564,7 @@ const struct export_ops export_speedscope = {
 	.name = "speedscope",
 	.extension = ".speedscope.json",
 	.viewers = "Speedscope",
+	.reads = "speedscope",
 	.begin = "{\"$schema\":\"https://www.speedscope.app/"
 		 "file-format-schema.json\",\"exporter\":\"pollux ",
 	.write = speedscope_write,

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* What the exporters are made of: packing, the spilling stack, bins, the output buffer. */
 #include "export/export.h"
+#include "export/gauge.h"
 #include "export/lanes.h"
 #include "export/out.h"
+#include "export/proto.h"
 #include "export/spill.h"
 #include "export/counting_pass.h"
 
@@ -267,9 +269,95 @@ static void test_unseen_end(void **state)
 	unlink(path);
 }
 
+/* The mean over each bin, against intervals that are counted one by one. */
+struct gauge_sum {
+	uint64_t at_ns, until_ns;
+	double value, area;
+};
+
+static int sum_gauge(void *ctx, uint64_t at_ns, double value)
+{
+	struct gauge_sum *s = ctx;
+	s->area += s->value * (double)(at_ns - s->at_ns);
+	assert_true(at_ns >= s->at_ns);
+	assert_true(value >= 0);
+	s->at_ns = at_ns;
+	s->value = value;
+	return 0;
+}
+
+static void test_gauge(void **state)
+{
+	const uint64_t ends[] = {1001, 1000 + GAUGE_BINS, 1001 + GAUGE_BINS, 5000000};
+	srand(3);
+	for (size_t k = 0; k < 4; k++) {
+		struct gauge g;
+		struct gauge_sum sum = {.at_ns = 1000};
+		double area = 0;
+		assert_int_equal(gauge_init(&g, 1000, ends[k]), 0);
+		for (unsigned i = 0; i < 500; i++) {
+			uint64_t begin = 900 + (uint64_t)rand() % (ends[k] - 800);
+			uint64_t end = begin + (uint64_t)rand() % (ends[k] - 900);
+			gauge_add(&g, begin, end);
+			begin = begin > 1000 ? begin : 1000;
+			end = end < ends[k] ? end : ends[k];
+			area += end > begin ? (double)(end - begin) : 0;
+		}
+		assert_int_equal(gauge_each(&g, sum_gauge, &sum), 0);
+		/* The last bin may reach beyond the window: nothing is counted there. */
+		sum_gauge(&sum, 1000 + g.n * g.width_ns, 0);
+		assert_true(sum.area > area * 0.999999 - 1 &&
+			    sum.area < area * 1.000001 + 1 + 500.0 * (double)g.width_ns);
+		gauge_done(&g);
+	}
+}
+
+/* Messages inside, of lengths whose own length is one, two and three bytes. */
+static void test_proto_nesting(void **state)
+{
+	const size_t lengths[] = {0, 1, 124, 125, 126, 127, 128, 16379, 16380, 16384, 70000};
+	for (size_t k = 0; k < sizeof(lengths) / sizeof(lengths[0]); k++) {
+		struct buf b = BUF_INIT;
+		char *text = calloc(lengths[k] + 1, 1);
+		memset(text, 'x', lengths[k]);
+		size_t outer = proto_begin(&b, 1), inner = proto_begin(&b, 200);
+		proto_text(&b, 3, text);
+		proto_end(&b, inner);
+		proto_u64(&b, 4, 300);
+		proto_end(&b, outer);
+		assert_false(buf_failed(&b));
+
+		/* read back: tag and length, three times */
+		const unsigned char *p = (const unsigned char *)b.data, *end = p + b.len;
+		const unsigned want_tags[] = {1 << 3 | 2, 200 << 3 | 2, 3 << 3 | 2};
+		for (unsigned level = 0; level < 3; level++) {
+			uint64_t v[2] = {0, 0};
+			for (unsigned i = 0; i < 2; i++)
+				for (unsigned shift = 0;; shift += 7) {
+					v[i] |= (uint64_t)(*p & 0x7f) << shift;
+					if (!(*p++ & 0x80))
+						break;
+				}
+			assert_int_equal(v[0], want_tags[level]);
+			if (level == 0)
+				assert_int_equal(v[1], end - p);
+			else if (level == 1)
+				assert_int_equal(v[1], end - p - 3); /* the field after it */
+			else
+				assert_int_equal(v[1], lengths[k]);
+		}
+		assert_memory_equal(p, text, lengths[k]);
+		assert_memory_equal(end - 3, "\x20\xac\x02", 3);
+		free(text);
+		buf_done(&b);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_gauge),
+		cmocka_unit_test(test_proto_nesting),
 		cmocka_unit_test(test_pack_lowest_free),
 		cmocka_unit_test(test_pack_never_overlaps),
 		cmocka_unit_test(test_spill_reverses),

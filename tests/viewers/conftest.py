@@ -6,6 +6,7 @@
 The trace is an imagined server's, made by build/tests/viewers/synth, or the one that
 POLLUX_TEST_TRACE names. POLLUX_TEST_PICTURES names a folder for screenshots.
 """
+import json
 import os
 import pathlib
 import subprocess
@@ -14,7 +15,14 @@ import sys
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import consumers  # noqa: E402
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+# Formats by how the file is called.
+FORMATS = {".speedscope.json": "speedscope", ".pftrace": "perfetto"}
+GOOD = ROOT / "tests" / "traces" / "good"
 
 
 def lacking(reason):
@@ -61,10 +69,33 @@ def export(pollux, tmp_path_factory):
 
     def run(trace, name, *options):
         out = folder / name
-        form = "speedscope" if name.endswith(".speedscope.json") else "chrome"
+        form = next((form for end, form in FORMATS.items() if name.endswith(end)), "chrome")
         done = subprocess.run([pollux, "export", trace, "--format", form, "-o", out, *options],
                               capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
         return out, done.stderr
 
     return run
+
+
+@pytest.fixture(scope="session")
+def report(pollux):
+    """report(trace, *options): what `report --json` says of it."""
+    def run(trace, *options):
+        done = subprocess.run([pollux, "report", "--json", trace, *options], capture_output=True, text=True,
+                              check=True, timeout=300)
+        return json.loads(done.stdout)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def consumer():
+    """consumer(name): makes a consumer's Python packages importable."""
+    def get(name):
+        try:
+            consumers.fetch(name)
+        except (RuntimeError, OSError) as error:
+            lacking(f"{name} could not be fetched: {error}")
+
+    return get
