@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "causes/causes.h"
 #include "cli/input.h"
 #include "cli/output.h"
 #include "cli/recording.h"
@@ -26,11 +27,13 @@
 
 #define FIRST_NS NSEC_PER_SEC
 #define DURATION_NS (5 * NSEC_PER_SEC)
+#define FAMILIES_SHOWN 4
 
-/* A trace and its findings. */
+/* A trace, its findings, and where the time of its work went. */
 struct answer {
 	struct trace_reader *reader;
 	struct report *rep;
+	struct causes *causes;
 };
 
 struct job {
@@ -43,18 +46,41 @@ struct job {
 static void answer_free(struct answer *a)
 {
 	report_free(a->rep);
+	causes_free(a->causes);
 	trace_reader_free(a->reader);
 	*a = (struct answer){0};
 }
 
 /* ---- a trace ---- */
 
+/* The sink of the causes, NULL: out of memory. */
+static struct causes *new_causes(const struct cli_args *args, struct trace_reader *reader)
+{
+	struct causes_options opt = {
+		.families = cli_option_all(args, "family"),
+		.tasks = cli_option_all(args, "task"),
+		.own = cli_option_all(args, "own"),
+		.width = cli_columns(args, 0),
+	};
+
+	/* run() has looked at both. */
+	if (cli_option(args, "unit"))
+		causes_parse_unit(cli_option(args, "unit"), &opt.unit);
+	if (cli_option(args, "slowest"))
+		causes_parse_slowest(cli_option(args, "slowest"), &opt.slowest);
+	if (!opt.families && !opt.tasks)
+		opt.n_families = FAMILIES_SHOWN;
+	return causes_new(reader, &opt);
+}
+
 /* Takes the reader. `file`: where the trace is, NULL: it goes away. */
 static int judge(const struct cli_args *args, struct trace_reader *reader, const char *file,
 		 struct answer *ret, struct error *err)
 {
 	static char label[] = "reading";
-	struct answer a = {.reader = reader};
+	struct answer a = {.reader = reader, .causes = new_causes(args, reader)};
+	const struct fan_out_sink also =
+		a.causes ? causes_sink(a.causes) : (struct fan_out_sink){0};
 	const struct report_options opt = {
 		.width = cli_columns(args, 0),
 		.color = cli_color(),
@@ -63,11 +89,17 @@ static int judge(const struct cli_args *args, struct trace_reader *reader, const
 		.lives = input_lives,
 		.progress = cli_progress,
 		.progress_ctx = label,
+		.own = cli_option_all(args, "own"),
+		.also = &also,
+		.n_also = 1,
 	};
 	const char *why;
-	int rc = report_make(reader, &opt, &a.rep, err);
+	int rc = a.causes ? report_make(reader, &opt, &a.rep, err)
+			  : error_set(err, -ENOMEM, "out of memory");
 
 	cli_progress_done();
+	if (rc == 0 && causes_judge(a.causes) < 0)
+		rc = error_set(err, -ENOMEM, "out of memory");
 	if (rc == 0 && report_empty(a.rep) && trace_reader_truncated(reader, &why))
 		rc = error_set(err, -EBADMSG, "%s", why);
 	if (rc < 0)
@@ -76,14 +108,21 @@ static int judge(const struct cli_args *args, struct trace_reader *reader, const
 	return rc;
 }
 
+static void add_causes(const void *causes, struct json *j)
+{
+	causes_json(causes, j);
+}
+
 static int show(const struct cli_args *args, const struct answer *a, struct error *err)
 {
 	_cleanup_buf_ struct buf out = BUF_INIT;
 
 	if (cli_flag(args, "json"))
-		report_why_json(a->rep, &out);
-	else
+		report_why_json(a->rep, &out, add_causes, a->causes);
+	else {
 		report_why_text(a->rep, &out);
+		causes_text(a->causes, &out);
+	}
 	return cli_flag(args, "json") ? cli_write(&out, err) : cli_show(args, &out, err);
 }
 
@@ -274,12 +313,27 @@ static const char *of_recordings(const struct cli_args *args)
 	return NULL;
 }
 
+static int check_causes(const struct cli_args *args)
+{
+	const char *unit = cli_option(args, "unit"), *slowest = cli_option(args, "slowest");
+	enum causes_unit parsed;
+	double part;
+
+	if (unit && causes_parse_unit(unit, &parsed) < 0)
+		return cli_usage(args, "--unit is task or round, not '%s'", unit);
+	if (slowest && causes_parse_slowest(slowest, &part) < 0)
+		return cli_usage(args, "--slowest is a percentage, as 1%%, not '%s'", slowest);
+	return 0;
+}
+
 static int run(const struct cli_args *args, struct error *err)
 {
 	struct job job = {.args = args};
 	const char *word = cli_operand(args, 0), *option = of_recordings(args);
-	int code;
+	int code = check_causes(args);
 
+	if (code)
+		return code;
 	if (word && is_trace(word)) {
 		if (option)
 			return cli_usage(args, "--%s goes with a process, not with a trace",
@@ -307,6 +361,13 @@ static const struct cli_option options[] = {
 	{'d', "duration", "SECONDS", "record for this time (default 5)", false},
 	{'o', "output", "FILE", "keep the recording as FILE", false},
 	RECORDING_HOW_OPTIONS,
+	{0, "family", "TEXT", "causes: only families whose name contains TEXT", true},
+	{0, "task", "N", "causes: only of the task of this number", true},
+	{0, "slowest", "PERCENT", "causes: what the slowest PERCENT of the units did (default 1%)",
+	 false},
+	{0, "unit", "UNIT", "causes: of whole tasks (task), or of rounds (round)", false, false,
+	 "task round"},
+	{0, "own", "CRATE", "count this crate's code as the program's own", true},
 	{0, "all-findings", NULL, "show all findings, and what became of each rule", false},
 	{0, "json", NULL, "print the findings as JSON (docs/report-json.md)", false},
 	OUTPUT_OPTIONS,
@@ -331,6 +392,11 @@ const struct cli_verb verb_why = {
 		"where the system allows it, CPU samples, and prints what is wrong with it: the "
 		"findings that lead a report (docs/findings.md), each with its place and what to "
 		"do. Of a trace FILE.plx it prints the same.\n\n"
+		"Below it prints where the time of the program's work went (docs/causes.md): of "
+		"each "
+		"family of tasks that takes time, what its tasks did, or the rounds of those that "
+		"live "
+		"on, and what those tasks did, for which they waited.\n\n"
 		"A program that hangs is recorded for one second only: its memory shows where. "
 		"Other programs are recorded for one second, and then for the time of -d.\n\n"
 		"The recording is removed unless -o keeps it.",

@@ -698,44 +698,10 @@ const char *place_awaits(const struct rule_state *st, uint64_t place)
 
 bool place_awaits_a(const struct rule_state *st, uint64_t place, const char *part)
 {
-	const struct trace_reader *r = rule_facts(st)->reader;
-	const struct trace_place *own = own_place(st, place);
-	const struct trace_place *p = place ? trace_reader_place(r, (uint32_t)(place - 1)) : NULL;
-
-	/* From the innermost one on; each is an earlier one than the one before. */
-	for (unsigned n = 0; p && n < TRACE_MAX_OUTER; n++) {
-		if (p->awaits && strstr(p->awaits, part))
-			return true;
-		p = p != own && p->outer ? trace_reader_place(r, p->outer - 1) : NULL;
-	}
-	return false;
+	return trace_place_awaits_a(rule_facts(st)->reader, place, st->all->own, part);
 }
 
 enum wait_for place_waits_for(const struct rule_state *st, uint64_t place)
 {
-	static const struct {
-		const char *part;
-		enum wait_for what;
-	} parts[] = {
-		{"mutex", WF_LOCK},	 {"Mutex", WF_LOCK},
-		{"rwlock", WF_LOCK},	 {"RwLock", WF_LOCK},
-		{"emaphore", WF_LOCK},	 {"Acquire", WF_LOCK},
-		{"Sleep", WF_TIMER},	 {"sleep", WF_TIMER},
-		{"Interval", WF_TIMER},	 {"interval", WF_TIMER},
-		{"Timer", WF_TIMER},	 {"timeout", WF_TIMER},
-		{"channel", WF_MESSAGE}, {"sync::mpsc", WF_MESSAGE},
-		{"notify", WF_MESSAGE},	 {"Notified", WF_MESSAGE},
-		{"Recv", WF_MESSAGE},	 {"recv", WF_MESSAGE},
-		{"signal", WF_MESSAGE},	 {"net::", WF_IO},
-		{"Tcp", WF_IO},		 {"Udp", WF_IO},
-		{"Unix", WF_IO},	 {"eadiness", WF_IO},
-		{"accept", WF_IO},	 {"io::", WF_IO},
-		{"read", WF_IO},	 {"write", WF_IO},
-		{"onnection", WF_IO},	 {"async_io", WF_IO},
-	};
-
-	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
-		if (place_awaits_a(st, place, parts[i].part))
-			return parts[i].what;
-	return WF_OTHER;
+	return trace_place_waits_for(rule_facts(st)->reader, place, st->all->own);
 }

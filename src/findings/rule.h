@@ -9,6 +9,7 @@
 #include "findings/findings.h"
 #include "findings/poll_notes.h"
 #include "moment/graph.h"
+#include "trace/waits_for.h"
 
 struct rule_moment;
 
@@ -165,7 +166,5 @@ bool say_stack(const struct rule_state *st, struct buf *out, uint64_t stack);
 const char *place_awaits(const struct rule_state *st, uint64_t place);
 /* Whether that, or what it awaits itself down to the innermost link, has the part in its name. */
 bool place_awaits_a(const struct rule_state *st, uint64_t place, const char *part);
-enum wait_for { WF_OTHER = 0, WF_LOCK, WF_IO, WF_TIMER, WF_MESSAGE };
-/* By the name of what is awaited: mutex, rwlock and semaphore; sockets and files; sleeps; channels
- * and notifications. */
+/* As trace_place_waits_for(). */
 enum wait_for place_waits_for(const struct rule_state *st, uint64_t place);

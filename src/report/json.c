@@ -296,7 +296,8 @@ void report_json(const struct report *rep, struct buf *out)
 	buf_char(out, '\n');
 }
 
-void report_why_json(const struct report *rep, struct buf *out)
+void report_why_json(const struct report *rep, struct buf *out,
+		     void (*more)(const void *ctx, struct json *j), const void *ctx)
 {
 	struct json j;
 
@@ -304,6 +305,8 @@ void report_why_json(const struct report *rep, struct buf *out)
 	json_object(&j, NULL);
 	write_head(rep, &j);
 	findings_json(rep, &j);
+	if (more)
+		more(ctx, &j);
 	json_end_object(&j);
 	buf_char(out, '\n');
 }

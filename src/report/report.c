@@ -559,13 +559,15 @@ static int replay(struct report *rep, struct error *err)
 {
 	size_t n;
 	const struct fan_out_sink *more = findings_sinks(rep->findings, &n);
-	_cleanup_free_ struct fan_out_sink *sinks = calloc(n + 1, sizeof(*sinks));
-	struct fan_out all = {sinks, n + 1};
+	_cleanup_free_ struct fan_out_sink *sinks = calloc(n + 1 + rep->opt.n_also, sizeof(*sinks));
+	struct fan_out all = {sinks, n + 1 + rep->opt.n_also};
 
 	if (!sinks)
 		return error_set(err, -ENOMEM, "out of memory");
 	sinks[0] = (struct fan_out_sink){&sink, rep};
 	memcpy(sinks + 1, more, n * sizeof(*sinks));
+	if (rep->opt.n_also)
+		memcpy(sinks + 1 + n, rep->opt.also, rep->opt.n_also * sizeof(*sinks));
 	return timeline_replay(rep->reader, &rep->opt.filter, &fan_out_sink, &all,
 			       rep->opt.progress, rep->opt.progress_ctx, &rep->totals,
 			       &rep->base_ns, err);

@@ -8,8 +8,10 @@
 
 #include "base/buf.h"
 #include "base/error.h"
+#include "timeline/fan_out.h"
 #include "timeline/replay.h"
 
+struct json;
 struct report;
 
 enum report_sort { RS_POLL = 0, RS_MAX, RS_DELAY, RS_WAIT, RS_TASKS, RS_WAKES, RS_NAME };
@@ -33,6 +35,8 @@ struct report_options {
 	void *lives_ctx;
 	void (*progress)(void *ctx, uint64_t done, uint64_t total); /* may be NULL */
 	void *progress_ctx;
+	const struct fan_out_sink *also; /* sinks that see the same replay; n_also of them */
+	size_t n_also;
 };
 
 /* The reader must outlive the report: names stay its. */
@@ -47,9 +51,10 @@ int report_parse_by(const char *s, enum report_by *ret_by);
 bool report_empty(const struct report *rep);
 void report_text(const struct report *rep, struct buf *out);
 void report_json(const struct report *rep, struct buf *out);
-/* Only what was recorded, every finding that matters, and one thing to do next; as JSON what was recorded, and the
- * arrays "findings" and "rules". */
+/* Only what was recorded, every finding that matters, and one thing to do next; as JSON what was
+ * recorded, the arrays "findings" and "rules", and what `more` (may be NULL) writes after them. */
 void report_why_text(const struct report *rep, struct buf *out);
-void report_why_json(const struct report *rep, struct buf *out);
+void report_why_json(const struct report *rep, struct buf *out,
+		     void (*more)(const void *ctx, struct json *j), const void *ctx);
 /* A finding that a longer recording would say no more of: the program, or a part of it, hangs. */
 bool report_hangs(const struct report *rep);

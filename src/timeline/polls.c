@@ -301,9 +301,9 @@ void poll_begin(struct timeline *tl, struct thread *th, struct kind *k, uint64_t
 		f->scheduled_ns = task->scheduled_ns;
 		f->wake_serial = task->wake_serial;
 	}
+	task->thread = th->tl.thread;
 	task_state(tl, task, TS_POLLING, t);
 	task->tl.role = k->role;
-	task->thread = th->tl.thread;
 	task->woken_inside = task->unqueued = task->self_woken = false;
 	task->queued_by = task->woken_by = 0;
 	task->idle_ns = 0;

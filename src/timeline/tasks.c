@@ -194,6 +194,7 @@ void task_state(struct timeline *tl, struct task *task, enum task_state state, u
 		.open = tl->finished,
 		.place = task->tl.state == TS_UNKNOWN ? 0 : task->place,
 		.resource = task->tl.state == TS_UNKNOWN ? (struct tl_resource){0} : task->resource,
+		.thread = state == TS_POLLING ? task->thread : NO_THREAD,
 		.begin_ns = task->since_ns,
 		.end_ns = t,
 		.round = task->round,

@@ -143,6 +143,7 @@ struct tl_wait {
 	bool open;	       /* the trace ended before it did */
 	uint64_t place;	       /* the await point at which it waits, as tl_poll.place */
 	struct tl_resource resource; /* what it waits for */
+	uint32_t thread; /* on which it is polled next; UINT32_MAX: it isn't, or unseen */
 	uint64_t begin_ns, end_ns;
 	struct tl_round round;
 };

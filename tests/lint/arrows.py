@@ -26,6 +26,7 @@ MODULES = {
     "capture": BASE | {"arch", "binary", "trace", "runtime", "process"},
     "import": BASE | {"trace", "binary", "runtime"},
     "timeline": BASE | {"trace"},
+    "causes": BASE | {"trace", "timeline"},
     "findings": BASE | {"trace", "moment", "timeline"},
     "report": BASE | {"trace", "moment", "timeline", "findings"},
     "export": BASE | {"trace", "timeline"},

@@ -1,0 +1,616 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * The timeline's items become segments, and stretches between two of them units.
+ *
+ * A task's segments follow each other without a gap, from its spawn or first event on. A poll is
+ * reported when it ends, but calls in it before, so it comes in pieces, and at any time what follows
+ * the task's newest segment is a poll that is open.
+ *
+ * Units:
+ *   a whole task, if its spawn and its end were seen; its parts are added up with each segment;
+ *   the part of another task that was recorded, for families of which no task is whole;
+ *   a request of a handler, whose begin the timeline tells at its end;
+ *   a round of a task that lives on: from a wake at its family's head point to the end of the poll
+ *   after which it waits there again. The head point is where a task waits for what it is to do:
+ *   for I/O rather than for a message, for that rather than for a time, and of several the most
+ *   frequent.
+ * Parts of the last two are found at their ends, in the window.
+ */
+#include "causes/data.h"
+
+#include "base/hash.h"
+#include "base/vec.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_TREES 4096
+
+/* ---- places ---- */
+
+static struct point *point_at(struct causes *c, uint64_t place)
+{
+	if (!place || place > UINT32_MAX || !trace_reader_place(c->reader, (uint32_t)(place - 1)))
+		return NULL;
+	if (!GROW_ZERO(c->points, place - 1, c->n_points)) {
+		c->out_of_memory = true;
+		return NULL;
+	}
+	return &c->points[place - 1];
+}
+
+static uint64_t hash_place(uint64_t seed, const struct trace_place *p)
+{
+	seed = hash_string(seed, p->function ? p->function : "");
+	seed = hash_string(seed ^ p->line, p->file ? p->file : "");
+	return hash_string(seed, p->awaits ? p->awaits : "");
+}
+
+static struct point *known_point(struct causes *c, uint64_t place)
+{
+	struct point *p = point_at(c, place);
+	const struct trace_place *own, *leaf;
+	uint64_t hash;
+
+	if (!p || p->known)
+		return p;
+	own = trace_reader_own_place(c->reader, (uint32_t)(place - 1), c->opt.own);
+	leaf = trace_reader_place(c->reader, (uint32_t)(place - 1));
+	if (!own)
+		own = leaf;
+	hash = hash_string(hash_place(own->process, own), leaf->awaits ? leaf->awaits : "");
+	p->known = true;
+	p->waits_for = trace_place_waits_for(c->reader, place, c->opt.own);
+	p->place = (uint32_t)(uintptr_t)map_get(&c->same_points, hash, own->process);
+	if (p->place)
+		return p;
+	p->place = (uint32_t)place;
+	if (map_put(&c->same_points, hash, own->process, (void *)(uintptr_t)place) < 0)
+		c->out_of_memory = true;
+	return p;
+}
+
+/* 1 + the index of the first place that reads as this one; 0: of none. */
+static uint32_t point_of(struct causes *c, uint64_t place)
+{
+	const struct point *p = known_point(c, place);
+
+	return p ? p->place : 0;
+}
+
+static enum wait_for waits_for(struct causes *c, uint64_t place)
+{
+	const struct point *p = known_point(c, place);
+
+	return p ? p->waits_for : WF_OTHER;
+}
+
+/* ---- tasks, threads, families ---- */
+
+static struct thread_past *thread_of(struct causes *c, uint32_t thread)
+{
+	if (!GROW_ZERO(c->threads, thread, c->n_threads)) {
+		c->out_of_memory = true;
+		return NULL;
+	}
+	return &c->threads[thread];
+}
+
+static struct kind_past *kind_of(struct causes *c, uint32_t kind)
+{
+	if (!GROW_ZERO(c->kinds, kind, c->n_kinds)) {
+		c->out_of_memory = true;
+		return NULL;
+	}
+	return &c->kinds[kind];
+}
+
+static struct tree *new_tree(struct causes *c, uint32_t kind, uint32_t handler)
+{
+	struct tree *t;
+
+	if (c->trees.n >= MAX_TREES) {
+		c->n_trees_left_out++;
+		return NULL;
+	}
+	t = map_new(&c->trees, kind, handler, sizeof(*t));
+	if (!t || tree_init(t, &c->limits) < 0) {
+		c->out_of_memory = true;
+		return NULL;
+	}
+	t->kind = kind;
+	t->handler = handler;
+	return t;
+}
+
+static struct tree *tree_of(struct causes *c, uint32_t kind)
+{
+	struct kind_past *k = kind_of(c, kind);
+
+	if (k && !k->tree)
+		k->tree = new_tree(c, kind, TRACE_KIND_NONE);
+	return k ? k->tree : NULL;
+}
+
+static struct task_past *find_task(struct causes *c, uint64_t serial)
+{
+	if (!c->last_task || c->last_task->serial != serial)
+		c->last_task = map_get(&c->tasks, serial, 0);
+	return c->last_task;
+}
+
+/* Of an item: it pays for walks. */
+static struct task_past *task_of(struct causes *c, const struct tl_task *task)
+{
+	if (c->credit < CREDIT_MAX)
+		c->credit += CREDIT_PER_ITEM;
+	return find_task(c, task->serial);
+}
+
+static bool is_wanted(const struct causes *c, uint64_t number)
+{
+	char *end;
+
+	for (const char *const *word = c->opt.tasks; word && *word; word++)
+		if (strtoull(*word, &end, 0) == number && **word && !*end)
+			return true;
+	return !c->opt.tasks;
+}
+
+/* ---- segments ---- */
+
+/* The next one of a task, from its last one on; NULL: it has no length, or memory is out. */
+static struct segment *add_segment(struct causes *c, struct task_past *t, enum segment_type type,
+				   uint64_t end_ns)
+{
+	struct segment *s;
+	uint64_t before = t->head;
+
+	if (type != SEG_BIRTH && end_ns <= t->last_ns)
+		return NULL;
+	s = history_add(&c->history, &t->head);
+	if (!s) {
+		c->out_of_memory = true;
+		return NULL;
+	}
+	s->type = type;
+	s->begin_ns = t->last_ns;
+	s->end_ns = end_ns;
+	s->before = before;
+	s->kind = t->kind;
+	s->thread = UINT32_MAX;
+	t->last_ns = end_ns;
+	return s;
+}
+
+/* It is complete: its causes are added to the task's. */
+static void account(struct causes *c, struct task_past *t, const struct segment *s)
+{
+	struct tree *tree;
+
+	if (c->opt.unit == CU_ROUND || !s || s->type == SEG_BIRTH)
+		return;
+	tree = tree_of(c, t->kind);
+	if (tree)
+		walk_own(c, tree, &t->parts, t->head, s->begin_ns, s->end_ns);
+}
+
+static void on_thread(struct causes *c, struct segment *s, uint32_t thread)
+{
+	struct thread_past *th = thread_of(c, thread);
+
+	if (!th)
+		return;
+	s->thread = thread;
+	s->thread_before = th->head;
+	th->head = c->history.n;
+}
+
+/* A stretch of a poll. */
+static void add_polled(struct causes *c, struct task_past *t, enum segment_type type, uint16_t call,
+		       uint32_t thread, uint64_t end_ns)
+{
+	struct segment *s = add_segment(c, t, type, end_ns);
+
+	if (!s)
+		return;
+	s->call = call;
+	on_thread(c, s, thread);
+	account(c, t, s);
+}
+
+/* What is not known of the task, up to there. */
+static void fill(struct causes *c, struct task_past *t, uint64_t end_ns)
+{
+	account(c, t, add_segment(c, t, SEG_UNKNOWN, end_ns));
+}
+
+/* Its time off the CPU was in no call that was reported. */
+static void add_off_cpu(struct causes *c, struct task_past *t, uint32_t thread)
+{
+	if (!t->off_end_ns)
+		return;
+	add_polled(c, t, SEG_RUN, 0, thread, t->off_begin_ns);
+	add_polled(c, t, SEG_OFF_CPU, t->off_call, thread, t->off_end_ns);
+	t->off_end_ns = 0;
+}
+
+/* ---- units ---- */
+
+static void add_unit(struct causes *c, struct tree *tree, enum unit_type type, uint64_t length,
+		     const struct parts *parts)
+{
+	if (tree_add_unit(tree, &c->limits, type, length, parts) < 0)
+		c->out_of_memory = true;
+}
+
+/* A round that ends now: what the task did since. */
+static void add_round(struct causes *c, const struct task_past *t, struct tree *tree,
+		      uint64_t begin_ns, uint64_t end_ns)
+{
+	struct parts parts = {0};
+
+	if (!tree || c->opt.unit == CU_TASK || end_ns <= begin_ns || !is_wanted(c, t->number))
+		return;
+	walk_own(c, tree, &parts, t->head, begin_ns, end_ns);
+	if (!c->out_of_memory)
+		add_unit(c, tree, UNIT_ROUND, end_ns - begin_ns, &parts);
+	parts_done(&parts);
+}
+
+/* How likely a task waits for something to do, where such a wake ends its wait. */
+static unsigned rank_of(struct causes *c, const struct task_past *t, const struct tl_wait *wait)
+{
+	enum wait_for what = waits_for(c, wait->place);
+
+	if (what == WF_LOCK || wait->resource.type == TRACE_RESOURCE_TASK)
+		return 0;
+	switch (t->woken_by) {
+	case WB_IO:
+		return 4;
+	case WB_DRIVER:
+		return 3;
+	case WB_TASK:
+	case WB_OUTSIDE:
+		return what == WF_MESSAGE || what == WF_IO ? 3 : 0;
+	case WB_TIMER:
+		return 1;
+	default:
+		return 0;
+	}
+}
+
+/* Whether a wait at that point, which ends, begins a round. */
+static bool begins_round(struct causes *c, const struct task_past *t, const struct tl_wait *wait)
+{
+	struct kind_past *k = kind_of(c, t->kind);
+	uint32_t point = point_of(c, wait->place);
+	unsigned rank;
+
+	if (!k || k->handlers || !point || t->role != TR_TASK)
+		return false;
+	rank = rank_of(c, t, wait);
+	if (!rank || rank < k->head_rank)
+		return false;
+	if (point == k->head) {
+		k->head_votes++;
+		return true;
+	}
+	if (rank == k->head_rank && k->head_votes) {
+		k->head_votes--;
+		return false;
+	}
+	/* What was counted began elsewhere. */
+	k->head = point;
+	k->head_rank = rank;
+	k->head_votes = 1;
+	if (k->tree)
+		tree_clear(k->tree, &c->limits, UNIT_ROUND);
+	return true;
+}
+
+/* Its poll has ended: if it waits at the head point now, a round is over. */
+static void end_round(struct causes *c, struct task_past *t, const struct tl_poll *poll)
+{
+	const struct kind_past *k = kind_of(c, t->kind);
+
+	if (!k || !k->head || poll->outcome != TO_PENDING || point_of(c, poll->place) != k->head)
+		return;
+	if (t->in_round)
+		add_round(c, t, tree_of(c, t->kind), t->round_ns, poll->end_ns);
+	t->in_round = poll->woken_inside;
+	t->round_ns = poll->end_ns;
+}
+
+/* ---- the sink ---- */
+
+static int status(const struct causes *c)
+{
+	return c->out_of_memory ? -ENOMEM : 0;
+}
+
+static int on_task_begin(void *ctx, struct tl_task *task)
+{
+	struct causes *c = ctx;
+	struct task_past *t = map_new(&c->tasks, task->serial, 0, sizeof(*t));
+	struct segment *birth;
+	const struct task_past *parent;
+
+	if (!t)
+		return -ENOMEM;
+	t->serial = task->serial;
+	t->number = task->number;
+	t->kind = task->kind;
+	t->role = task->role;
+	t->whole = task->spawn_seen;
+	t->first_ns = t->last_ns = task->spawn_ns;
+	if (!t->whole)
+		return 0;
+	parent = task->parent ? find_task(c, task->parent) : NULL;
+	birth = add_segment(c, t, SEG_BIRTH, task->spawn_ns);
+	if (birth) {
+		birth->kind = parent ? parent->kind : TRACE_KIND_NONE;
+		birth->cause = parent ? parent->head : 0;
+	}
+	return status(c);
+}
+
+static int on_task_end(void *ctx, struct tl_task *task)
+{
+	struct causes *c = ctx;
+	struct task_past *t = find_task(c, task->serial);
+	struct tree *tree;
+	uint64_t end;
+
+	if (!t)
+		return 0;
+	if (task->end_ns)
+		fill(c, t, task->end_ns);
+	end = t->last_ns;
+	tree = c->opt.unit == CU_ROUND ? NULL : tree_of(c, t->kind);
+	if (tree && !c->out_of_memory && end > t->first_ns && is_wanted(c, t->number))
+		add_unit(c, tree, t->whole && task->end_ns ? UNIT_TASK : UNIT_PART,
+			 end - t->first_ns, &t->parts);
+	parts_done(&t->parts);
+	map_remove(&c->tasks, t->serial, 0);
+	free(t);
+	c->last_task = NULL;
+	return status(c);
+}
+
+static void add_ready(struct causes *c, struct task_past *t, const struct tl_wait *wait)
+{
+	struct segment *s = add_segment(c, t, SEG_READY, wait->end_ns);
+	const struct thread_past *th;
+
+	if (!s)
+		return;
+	if (wait->thread != UINT32_MAX && (th = thread_of(c, wait->thread))) {
+		s->thread = wait->thread;
+		s->cause = th->head;
+	}
+	account(c, t, s);
+}
+
+static void add_wait(struct causes *c, struct task_past *t, const struct tl_wait *wait)
+{
+	struct segment *s = add_segment(c, t, SEG_WAIT, wait->end_ns);
+
+	if (!s)
+		return;
+	s->place = point_of(c, wait->place);
+	s->resource = wait->resource.address;
+	s->lock = wait->resource.type == TRACE_RESOURCE_MUTEX ||
+		  wait->resource.type == TRACE_RESOURCE_SEMAPHORE ||
+		  wait->resource.type == TRACE_RESOURCE_RWLOCK ||
+		  waits_for(c, wait->place) == WF_LOCK;
+	s->kind = TRACE_KIND_NONE;
+	s->woken_by = wait->open		   ? WB_OPEN
+		      : wait->next == TS_DONE	   ? WB_END
+		      : wait->next == TS_SCHEDULED ? t->woken_by
+						   : WB_UNKNOWN;
+	if (s->woken_by == WB_TASK) {
+		s->kind = t->waker_kind;
+		s->cause = t->cause;
+	}
+	s->thread = t->waker_thread;
+	account(c, t, s);
+}
+
+/* A thread that polls tasks fires a waker between polls: its driver found what the task waits for. */
+static enum woken_by driver_wake(struct causes *c, const struct task_past *t,
+				 const struct tl_wait *wait)
+{
+	enum wait_for what = waits_for(c, wait->place);
+
+	if (what == WF_IO || wait->resource.type == TRACE_RESOURCE_IO)
+		return WB_IO;
+	if (what == WF_TIMER)
+		return WB_TIMER;
+	return t->by_driver ? WB_DRIVER : WB_OUTSIDE;
+}
+
+static int on_wait(void *ctx, const struct tl_wait *wait)
+{
+	struct causes *c = ctx;
+	struct task_past *t = task_of(c, wait->task);
+
+	if (!t)
+		return 0;
+	fill(c, t, wait->begin_ns);
+	if (wait->state == TS_SCHEDULED) {
+		add_ready(c, t, wait);
+	} else if (wait->state == TS_WAITING) {
+		if (t->woken_by == WB_DRIVER)
+			t->woken_by = driver_wake(c, t, wait);
+		add_wait(c, t, wait);
+		if (wait->next == TS_SCHEDULED && begins_round(c, t, wait)) {
+			t->in_round = true;
+			t->round_ns = wait->end_ns;
+		}
+		t->woken_by = WB_UNKNOWN;
+	} else {
+		fill(c, t, wait->end_ns);
+	}
+	return status(c);
+}
+
+static int on_poll(void *ctx, const struct tl_poll *poll)
+{
+	struct causes *c = ctx;
+	struct task_past *t = task_of(c, poll->task);
+	struct thread_past *th = thread_of(c, poll->thread);
+
+	if (!t || !th)
+		return status(c);
+	th->driver = false;
+	th->polls = true;
+	fill(c, t, poll->begin_ns);
+	add_off_cpu(c, t, poll->thread);
+	add_polled(c, t, SEG_RUN, 0, poll->thread, poll->end_ns);
+	end_round(c, t, poll);
+	return status(c);
+}
+
+static int on_block(void *ctx, const struct tl_block *block)
+{
+	struct causes *c = ctx;
+	struct task_past *t = task_of(c, block->task);
+
+	if (!t || block->nonblocking)
+		return 0;
+	if (t->off_end_ns && t->off_begin_ns >= block->begin_ns)
+		t->off_end_ns = 0;
+	add_off_cpu(c, t, block->thread);
+	add_polled(c, t, SEG_RUN, 0, block->thread, block->begin_ns);
+	add_polled(c, t, SEG_CALL, block->call, block->thread, block->end_ns);
+	return status(c);
+}
+
+static int on_off_cpu(void *ctx, const struct tl_off_cpu *off)
+{
+	struct causes *c = ctx;
+	struct thread_past *th;
+	struct task_past *t;
+	struct segment *s;
+	uint64_t number;
+
+	if (off->task) {
+		t = task_of(c, off->task);
+		if (!t)
+			return 0;
+		add_off_cpu(c, t, off->thread);
+		if (off->reason == TX_PREEMPTED) {
+			add_polled(c, t, SEG_RUN, 0, off->thread, off->begin_ns);
+			add_polled(c, t, SEG_PREEMPTED, 0, off->thread, off->end_ns);
+		} else {
+			t->off_begin_ns = off->begin_ns;
+			t->off_end_ns = off->end_ns;
+			t->off_call = (uint16_t)off->syscall;
+		}
+		return status(c);
+	}
+	th = thread_of(c, off->thread);
+	if (!th || off->reason != TX_PREEMPTED)
+		return status(c);
+	s = history_add(&c->history, &number);
+	if (!s)
+		return -ENOMEM;
+	*s = (struct segment){.type = SEG_PREEMPTED,
+			      .begin_ns = off->begin_ns,
+			      .end_ns = off->end_ns,
+			      .kind = TRACE_KIND_NONE};
+	on_thread(c, s, off->thread);
+	return status(c);
+}
+
+static int on_park(void *ctx, const struct tl_park *park)
+{
+	struct causes *c = ctx;
+	struct thread_past *th = thread_of(c, park->thread);
+	struct segment *s;
+	uint64_t number;
+
+	if (!th)
+		return -ENOMEM;
+	th->driver = park->call == TB_EPOLL_WAIT || park->call == TB_EPOLL_PWAIT ||
+		     park->call == TB_EPOLL_PWAIT2;
+	s = history_add(&c->history, &number);
+	if (!s)
+		return -ENOMEM;
+	*s = (struct segment){.type = SEG_PARK,
+			      .begin_ns = park->begin_ns,
+			      .end_ns = park->end_ns,
+			      .kind = TRACE_KIND_NONE};
+	on_thread(c, s, park->thread);
+	return status(c);
+}
+
+static int on_wake(void *ctx, const struct tl_wake *wake)
+{
+	struct causes *c = ctx;
+	struct task_past *t = task_of(c, wake->task), *source;
+	const struct thread_past *th;
+
+	if (!t || wake->task->state != TS_WAITING)
+		return 0;
+	t->cause = 0;
+	t->waker_kind = TRACE_KIND_NONE;
+	t->waker_thread = wake->thread;
+	if (wake->self) {
+		t->woken_by = WB_YIELD;
+	} else if (wake->source_task) {
+		source = find_task(c, wake->source_task->serial);
+		t->woken_by = source ? WB_TASK : WB_UNKNOWN;
+		t->waker_kind = wake->source_task->kind;
+		t->cause = source ? source->head : 0;
+	} else {
+		th = thread_of(c, wake->thread);
+		t->by_driver = th && th->driver;
+		t->woken_by = th && (th->driver || th->polls) ? WB_DRIVER : WB_OUTSIDE;
+	}
+	return status(c);
+}
+
+static int on_future_end(void *ctx, struct tl_future *future)
+{
+	struct causes *c = ctx;
+	struct task_past *t;
+	struct kind_past *k;
+	struct tree *tree;
+
+	if (!tl_is_round(future) || !future->task)
+		return 0;
+	t = find_task(c, future->task->serial);
+	k = kind_of(c, future->task->kind);
+	if (!t || !k)
+		return status(c);
+	if (!k->handlers && k->tree)
+		tree_clear(k->tree, &c->limits, UNIT_ROUND);
+	k->handlers = true;
+	if (!future->end_ns)
+		return 0;
+	tree = map_get(&c->trees, t->kind, future->kind);
+	if (!tree)
+		tree = new_tree(c, t->kind, future->kind);
+	add_round(c, t, tree, future->begin_ns, future->end_ns);
+	return status(c);
+}
+
+static const struct timeline_sink sink = {
+	.task_begin = on_task_begin,
+	.task_end = on_task_end,
+	.poll = on_poll,
+	.wait = on_wait,
+	.wake = on_wake,
+	.block = on_block,
+	.off_cpu = on_off_cpu,
+	.park = on_park,
+	.future_end = on_future_end,
+};
+
+struct fan_out_sink causes_sink(struct causes *c)
+{
+	return (struct fan_out_sink){&sink, c};
+}

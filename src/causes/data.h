@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * What the files of this module share:
+ *
+ *     causes.c   the sink: segments of tasks and threads, and where units begin and end
+ *     history.c  the window of segments
+ *     walk.c     backwards from the end of a stretch of time: which causes it has
+ *     tree.c     sums by cause
+ *     words.c    what causes are called
+ *     text.c, json.c
+ */
+#pragma once
+
+#include "base/buf.h"
+#include "causes/causes.h"
+#include "causes/history.h"
+#include "causes/tree.h"
+#include "trace/labels.h"
+#include "trace/waits_for.h"
+
+/* Where a task is, since the end of its last segment. */
+struct task_past {
+	uint64_t serial, number;
+	uint32_t kind;
+	enum trace_role role;
+	bool whole; /* its spawn was seen */
+	bool in_round;
+	uint64_t head;		    /* number of its newest segment; 0: none */
+	uint64_t first_ns, last_ns; /* of all its segments: first begin, last end */
+	uint64_t round_ns;
+	/* Of the wake that ends its wait now. */
+	uint64_t cause;
+	uint32_t waker_kind, waker_thread;
+	enum woken_by woken_by;
+	bool by_driver; /* the thread had just waited for events */
+	/* Off its CPU within a poll, unless a call is reported that it was in. */
+	uint64_t off_begin_ns, off_end_ns;
+	uint16_t off_call;
+	struct parts parts; /* since first_ns */
+};
+
+struct thread_past {
+	uint64_t head; /* number of the newest segment on it */
+	bool driver;   /* its last park was a wait for events */
+	bool polls;    /* it polls tasks */
+};
+
+/* What is known of a kind of tasks. */
+struct kind_past {
+	bool handlers; /* its tasks serve requests that are known as such */
+	/* Its tasks begin a round where they are woken from this point. */
+	uint64_t head; /* point, see causes_point(); 0: none yet */
+	unsigned head_rank;
+	uint64_t head_votes;
+	struct tree *tree; /* without a handler */
+};
+
+/* A place as it reads: those that read the same are one point. */
+struct point {
+	uint32_t place; /* 1 + index of the first such place */
+	bool known;
+	enum wait_for waits_for;
+};
+
+/* What of a tree is shown. */
+struct shown_tree {
+	const struct tree *tree;
+	enum unit_type type;
+	uint64_t ns;
+	struct slow_set slow;
+	struct cell *cells; /* of the slowest, by node */
+};
+
+struct causes {
+	struct trace_reader *reader;
+	struct causes_options opt;
+	struct history history;
+	struct map tasks; /* by serial */
+	struct task_past *last_task;
+	struct thread_past *threads;
+	size_t n_threads;
+	struct kind_past *kinds;
+	size_t n_kinds;
+	struct point *points; /* by place */
+	size_t n_points;
+	struct map same_points; /* by hash of the text */
+	struct map trees;	/* by kind, handler */
+	struct tree_limits limits;
+	uint64_t n_trees_left_out;
+	uint64_t credit; /* segments that may be looked at */
+	bool out_of_memory;
+	/* when all is collected */
+	struct kind_labels labels;
+	char **shorts; /* by kind */
+	struct shown_tree *shown;
+	size_t n_shown;
+};
+
+/* Steps of a walk for each item of the timeline, on the average; and of one walk. */
+#define CREDIT_PER_ITEM 16
+#define CREDIT_MAX (1u << 20)
+#define WALK_MAX 65536
+#define WALK_DEPTH 8
+
+/* ---- walk.c ---- */
+
+/* What a task did from a to b: its segments, newest first, and, after the newest, a poll that is
+ * open. The parts are of nodes of that tree. */
+void walk_own(struct causes *c, struct tree *t, struct parts *out, uint64_t head, uint64_t a,
+	      uint64_t b);
+
+/* ---- words.c ---- */
+
+void words_family(const struct causes *c, struct buf *out, const struct tree *t);
+/* What a node is called below another. Safe for a terminal. */
+void words_node(const struct causes *c, struct buf *out, const struct tree *t, uint32_t node);
+/* Shorter, for a sentence. */
+void words_short(const struct causes *c, struct buf *out, const struct tree *t, uint32_t node);
+/* The same in JSON: "waiting". */
+const char *words_type(const struct tree *t, uint32_t node);
+const char *words_reason(uint32_t reason);

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * The past of tasks and threads, as far as a window of the last segments reaches. A segment is a
+ * stretch of a task's life, or of a thread that is parked. Segments have numbers that only grow;
+ * each knows the one before it in its task and the one before it on its thread, so a walk goes
+ * backwards in time. One that was overwritten is not found, and then the past is not known.
+ *
+ *     task A   run ◀── wait ◀── ready ◀── run        (`before`)
+ *                        │ cause
+ *     task B   run ◀── call ◀── (run, still open)
+ *
+ * Private to this module.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum segment_type {
+	SEG_BIRTH = 0, /* no time: the task was spawned; cause: its parent's past */
+	SEG_RUN,       /* polled */
+	SEG_CALL,      /* the same, in a call that may block */
+	SEG_PREEMPTED, /* the same, without a CPU */
+	SEG_OFF_CPU,   /* the same, asleep or the like */
+	SEG_READY,     /* in a run queue; cause: the past of the thread that polled it then */
+	SEG_WAIT,      /* cause: the past of the task that woke it */
+	SEG_PARK,      /* a thread without a task */
+	SEG_UNKNOWN,
+};
+
+/* What ended a wait. */
+enum woken_by {
+	WB_UNKNOWN = 0,
+	WB_TASK,    /* in a poll of that kind */
+	WB_IO,	    /* the runtime's driver, where the task waits for I/O */
+	WB_TIMER,   /* the same, for a time */
+	WB_DRIVER,  /* the same, for what is not known */
+	WB_OUTSIDE, /* a thread that was in no poll */
+	WB_YIELD,   /* the task itself */
+	WB_END,	    /* it was cancelled */
+	WB_OPEN,    /* nothing: the trace ended before */
+};
+
+struct segment {
+	uint64_t begin_ns, end_ns;
+	uint64_t before, thread_before; /* numbers; 0: none */
+	uint64_t cause;			/* number of the newest segment there; 0: none */
+	uint64_t resource;		/* SEG_WAIT: address of what it waits for; 0: not known */
+	uint32_t kind;	 /* of the task that runs; SEG_WAIT, SEG_BIRTH: of the task of `cause` */
+	uint32_t thread; /* that runs it; SEG_READY: then; SEG_WAIT: on which the waker fired */
+	uint32_t place;	 /* SEG_WAIT: 1 + index; 0: not known */
+	uint16_t call;	 /* SEG_CALL: enum trace_call; SEG_OFF_CPU: number + 1 of the system call */
+	uint8_t type, woken_by;
+	bool lock; /* SEG_WAIT: for a lock, a semaphore */
+};
+
+struct history {
+	struct segment *ring;
+	uint64_t n; /* numbers given out so far, from 1 */
+	size_t cap; /* power of two; grows up to HISTORY_MAX */
+};
+
+#define HISTORY_MAX ((size_t)1 << 19)
+
+void history_done(struct history *h);
+/* The next segment, zeroed, with *ret_number; NULL: out of memory. */
+struct segment *history_add(struct history *h, uint64_t *ret_number);
+static inline const struct segment *history_get(const struct history *h, uint64_t number)
+{
+	if (!number || number > h->n || h->n - number >= h->cap)
+		return NULL;
+	return &h->ring[number & (h->cap - 1)];
+}

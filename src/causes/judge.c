@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* After the replay: which trees are shown, with which units, in which order. */
+#include "causes/data.h"
+
+#include "base/error.h"
+#include "base/text.h"
+#include "base/vec.h"
+#include "timeline/match.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SLOWEST 0.01
+
+struct causes *causes_new(struct trace_reader *r, const struct causes_options *opt)
+{
+	struct causes *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	c->reader = r;
+	c->opt = *opt;
+	if (!(c->opt.slowest > 0))
+		c->opt.slowest = SLOWEST;
+	c->credit = CREDIT_MAX;
+	return c;
+}
+
+static void task_free(void *value)
+{
+	struct task_past *t = value;
+
+	parts_done(&t->parts);
+	free(t);
+}
+
+static void tree_free(void *value)
+{
+	tree_done(value);
+	free(value);
+}
+
+void causes_free(struct causes *c)
+{
+	if (!c)
+		return;
+	history_done(&c->history);
+	map_free(&c->tasks, task_free);
+	map_free(&c->trees, tree_free);
+	map_done(&c->same_points);
+	for (uint32_t i = 0; c->shorts && i < c->labels.n; i++)
+		free(c->shorts[i]);
+	free(c->shorts);
+	kind_labels_done(&c->labels);
+	free(c->threads);
+	free(c->kinds);
+	free(c->points);
+	for (size_t i = 0; i < c->n_shown; i++)
+		free(c->shown[i].cells);
+	free(c->shown);
+	free(c);
+}
+
+static bool is_task(const struct causes *c, uint32_t kind)
+{
+	const struct trace_kind *k = trace_reader_kind(c->reader, kind);
+
+	return k && k->role == TR_TASK;
+}
+
+/* The units that say most of a family; UNIT_N: there are none. */
+static enum unit_type best_units(const struct causes *c, const struct tree *t)
+{
+	uint64_t tasks = t->units[UNIT_TASK].length.count,
+		 rounds = t->units[UNIT_ROUND].length.count,
+		 parts = t->units[UNIT_PART].length.count;
+	bool by_round = c->opt.unit == CU_ROUND || (c->opt.unit == CU_AUTO && rounds >= 2 * tasks);
+
+	if (rounds && by_round)
+		return UNIT_ROUND;
+	if (c->opt.unit == CU_ROUND)
+		return UNIT_N;
+	return tasks ? UNIT_TASK : parts ? UNIT_PART : UNIT_N;
+}
+
+static bool is_shown(const struct causes *c, const struct tree *t)
+{
+	struct trace_reader *r = c->reader;
+
+	if (!c->opt.families)
+		return c->opt.tasks || is_task(c, t->kind);
+	return match_kind(c->opt.families, r, trace_reader_kind(r, t->kind)) ||
+	       (t->handler != TRACE_KIND_NONE &&
+		match_kind(c->opt.families, r, trace_reader_kind(r, t->handler)));
+}
+
+static int compare_shown(const void *a, const void *b)
+{
+	const struct shown_tree *x = a, *y = b;
+
+	if ((x->type == UNIT_PART) != (y->type == UNIT_PART))
+		return x->type == UNIT_PART ? 1 : -1;
+	if (x->ns != y->ns)
+		return x->ns > y->ns ? -1 : 1;
+	if (x->tree->kind != y->tree->kind)
+		return x->tree->kind < y->tree->kind ? -1 : 1;
+	return (x->tree->handler > y->tree->handler) - (x->tree->handler < y->tree->handler);
+}
+
+static int show_tree(struct causes *c, const struct tree *t)
+{
+	enum unit_type type = best_units(c, t);
+
+	if (type == UNIT_N || !is_shown(c, t))
+		return 0;
+	if (!GROW_ONE(c->shown, c->n_shown))
+		return -ENOMEM;
+	struct shown_tree *s = &c->shown[c->n_shown++];
+
+	*s = (struct shown_tree){
+		.tree = t,
+		.type = type,
+		.ns = t->units[type].length.sum,
+		.slow = tree_slowest(t, type, c->opt.slowest),
+	};
+	s->cells = tree_slow_cells(t, type, &s->slow);
+	return s->cells ? 0 : -ENOMEM;
+}
+
+/* Kinds that are named together get names that differ. */
+static int make_names(struct causes *c)
+{
+	uint32_t n = trace_reader_n_kinds(c->reader);
+	bool *used = calloc((size_t)n + 1, sizeof(*used));
+	const struct map_entry *e;
+	size_t pos = 0;
+	int r = used ? 0 : -ENOMEM;
+
+	while (r == 0 && (e = map_next(&c->trees, &pos))) {
+		const struct tree *t = e->value;
+
+		if (t->kind < n)
+			used[t->kind] = true;
+		if (t->handler < n)
+			used[t->handler] = true;
+		for (size_t i = 0; i < t->n_nodes; i++) {
+			unsigned type = t->nodes[i].type;
+
+			if ((type == NT_TASK || type == NT_HOLDER || type == NT_SPAWNER ||
+			     type == NT_HELD) &&
+			    t->nodes[i].a < n)
+				used[t->nodes[i].a] = true;
+		}
+	}
+	if (r == 0)
+		r = kind_labels_make(c->reader, used, &c->labels);
+	c->shorts = r == 0 ? calloc((size_t)n + 1, sizeof(*c->shorts)) : NULL;
+	if (r == 0 && !c->shorts)
+		r = -ENOMEM;
+	for (uint32_t i = 0; r == 0 && i < c->labels.n && i < n; i++)
+		if (used[i] && !(c->shorts[i] = kind_short(&c->labels, c->reader, i)))
+			r = -ENOMEM;
+	free(used);
+	return r;
+}
+
+int causes_judge(struct causes *c)
+{
+	const struct map_entry *e;
+	size_t pos = 0;
+
+	if (c->out_of_memory)
+		return -ENOMEM;
+	while ((e = map_next(&c->trees, &pos)))
+		TRY(show_tree(c, e->value));
+	if (c->n_shown)
+		qsort(c->shown, c->n_shown, sizeof(*c->shown), compare_shown);
+	return make_names(c);
+}
+
+int causes_parse_unit(const char *s, enum causes_unit *ret_unit)
+{
+	if (strcmp(s, "task") && strcmp(s, "round"))
+		return -EINVAL;
+	*ret_unit = !strcmp(s, "task") ? CU_TASK : CU_ROUND;
+	return 0;
+}
+
+int causes_parse_slowest(const char *s, double *ret_part)
+{
+	char *end;
+	double percent = strtod(s, &end);
+
+	while (*end == ' ')
+		end++;
+	if (end == s || strcmp(end, "%") || !(percent > 0) || percent > 100)
+		return -EINVAL;
+	*ret_part = percent / 100;
+	return 0;
+}

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "causes/tree.h"
+
+#include "base/error.h"
+#include "base/vec.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define UNMERGED 64
+#define STEP_BITS 5u
+#define N_STEPS (64u << STEP_BITS)
+
+/* Lengths in steps of 1/32 of a power of two. */
+static uint32_t step_of(uint64_t ns)
+{
+	unsigned shift;
+
+	if (ns < 1u << STEP_BITS)
+		return (uint32_t)ns;
+	shift = 63 - (unsigned)__builtin_clzll(ns) - STEP_BITS;
+	return (shift << STEP_BITS) + (uint32_t)(ns >> shift);
+}
+
+static uint64_t step_begin(uint32_t step)
+{
+	unsigned shift;
+
+	if (step < 1u << STEP_BITS)
+		return step;
+	shift = (step >> STEP_BITS) - 1;
+	return ((uint64_t)(1u << STEP_BITS) + (step & ((1u << STEP_BITS) - 1))) << shift;
+}
+
+/* ---- nodes ---- */
+
+static int new_node(struct tree *t, struct tree_limits *limits, const struct node *node)
+{
+	if (!GROW_ONE(t->nodes, t->n_nodes))
+		return -ENOMEM;
+	t->nodes[t->n_nodes++] = *node;
+	limits->n_nodes++;
+	return 0;
+}
+
+int tree_init(struct tree *t, struct tree_limits *limits)
+{
+	return new_node(t, limits, &(struct node){.type = NT_ROOT});
+}
+
+void tree_done(struct tree *t)
+{
+	for (size_t i = 0; i < t->n_nodes; i++)
+		for (unsigned u = 0; u < UNIT_N; u++)
+			hist_done(&t->nodes[i].sums[u].ns);
+	for (unsigned u = 0; u < UNIT_N; u++) {
+		hist_done(&t->units[u].length);
+		map_free(&t->units[u].cells, free);
+	}
+	map_done(&t->by_key);
+	free(t->nodes);
+	free(t->touched);
+}
+
+uint32_t tree_child(struct tree *t, struct tree_limits *limits, uint32_t parent,
+		    enum node_type type, uint32_t a, uint64_t b)
+{
+	uint64_t key_a = (uint64_t)parent << 32 | a, key_b = (uint64_t)type << 56 | b;
+	uint32_t node = (uint32_t)(uintptr_t)map_get(&t->by_key, key_a, key_b);
+	uint8_t depth = t->nodes[parent].depth;
+
+	if (node)
+		return node;
+	if (t->n_nodes >= TREE_MAX_NODES || limits->n_nodes >= TREES_MAX_NODES ||
+	    depth >= TREE_MAX_DEPTH)
+		return parent;
+	node = (uint32_t)t->n_nodes;
+	if (new_node(t, limits,
+		     &(struct node){
+			     .parent = parent, .a = a, .b = b, .type = type, .depth = depth + 1}) <
+	    0)
+		return parent;
+	if (map_put(&t->by_key, key_a, key_b, (void *)(uintptr_t)node) < 0)
+		return parent; /* it stays empty */
+	return node;
+}
+
+/* ---- the parts of a unit ---- */
+
+static int compare_parts(const void *a, const void *b)
+{
+	const struct part *x = a, *y = b;
+
+	return (x->node > y->node) - (x->node < y->node);
+}
+
+static void merge(struct parts *p)
+{
+	size_t n = 0;
+
+	qsort(p->items, p->n, sizeof(*p->items), compare_parts);
+	for (size_t i = 0; i < p->n; i++) {
+		if (n && p->items[n - 1].node == p->items[i].node) {
+			p->items[n - 1].n += p->items[i].n;
+			p->items[n - 1].ns += p->items[i].ns;
+		} else {
+			p->items[n++] = p->items[i];
+		}
+	}
+	p->n = p->n_merged = n;
+}
+
+int parts_add(struct parts *p, uint32_t node, uint64_t ns)
+{
+	size_t last = p->n > 8 ? p->n - 8 : 0;
+
+	for (size_t i = p->n; i-- > last;) {
+		if (p->items[i].node == node) {
+			p->items[i].n++;
+			p->items[i].ns += ns;
+			return 0;
+		}
+	}
+	if (p->n >= p->n_merged + UNMERGED)
+		merge(p);
+	if (!GROW(p->items, p->n, p->cap))
+		return -ENOMEM;
+	p->items[p->n++] = (struct part){.node = node, .n = 1, .ns = ns};
+	return 0;
+}
+
+static uint64_t parts_sum(const struct parts *p)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < p->n; i++)
+		sum += p->items[i].ns;
+	return sum;
+}
+
+void parts_done(struct parts *p)
+{
+	free(p->items);
+	*p = (struct parts){0};
+}
+
+/* ---- units ---- */
+
+static int touch(struct tree *t, uint32_t node, uint64_t unit)
+{
+	struct node *n = &t->nodes[node];
+
+	if (n->unit == unit)
+		return 0;
+	if (!GROW(t->touched, t->n_touched, t->cap_touched))
+		return -ENOMEM;
+	t->touched[t->n_touched++] = node;
+	n->unit = unit;
+	n->unit_n = n->unit_ns = 0;
+	return 0;
+}
+
+static int add_cell(struct tree *t, struct tree_limits *limits, enum unit_type type, uint32_t node,
+		    uint32_t step)
+{
+	struct map *cells = &t->units[type].cells;
+	const struct node *n = &t->nodes[node];
+	struct cell *c = map_get(cells, node, step);
+
+	if (!c && !(c = map_new(cells, node, step, sizeof(*c))))
+		return -ENOMEM;
+	limits->n_cells += !c->n_units;
+	c->n_units++;
+	c->n += n->unit_n;
+	c->ns += n->unit_ns;
+	if (n->unit_ns > c->max_ns)
+		c->max_ns = n->unit_ns;
+	return 0;
+}
+
+int tree_add_unit(struct tree *t, struct tree_limits *limits, enum unit_type type, uint64_t length,
+		  const struct parts *p)
+{
+	struct unit_sums *u = &t->units[type];
+	uint64_t unit = ++t->n_units;
+	uint32_t step = step_of(length);
+
+	assert(parts_sum(p) == length);
+	t->n_touched = 0;
+	TRY(touch(t, 0, unit));
+	for (size_t i = 0; i < p->n; i++) {
+		for (uint32_t node = p->items[i].node;; node = t->nodes[node].parent) {
+			TRY(touch(t, node, unit));
+			t->nodes[node].unit_n += p->items[i].n;
+			t->nodes[node].unit_ns += p->items[i].ns;
+			if (!node)
+				break;
+		}
+	}
+	assert(t->nodes[0].unit_ns == length);
+	if (limits->n_cells + t->n_touched > TREES_MAX_CELLS) {
+		u->n_left_out++;
+		return 0;
+	}
+	TRY(hist_add(&u->length, length));
+	for (size_t i = 0; i < t->n_touched; i++) {
+		struct node *n = &t->nodes[t->touched[i]];
+
+		n->sums[type].n += n->unit_n;
+		TRY(hist_add(&n->sums[type].ns, n->unit_ns));
+		TRY(add_cell(t, limits, type, t->touched[i], step));
+	}
+	return 0;
+}
+
+void tree_clear(struct tree *t, struct tree_limits *limits, enum unit_type type)
+{
+	struct unit_sums *u = &t->units[type];
+
+	limits->n_cells -= u->cells.n;
+	hist_done(&u->length);
+	map_free(&u->cells, free);
+	*u = (struct unit_sums){0};
+	for (size_t i = 0; i < t->n_nodes; i++) {
+		hist_done(&t->nodes[i].sums[type].ns);
+		t->nodes[i].sums[type].n = 0;
+	}
+}
+
+struct slow_set tree_slowest(const struct tree *t, enum unit_type type, double part)
+{
+	const struct unit_sums *u = &t->units[type];
+	double wanted = part * (double)u->length.count;
+	struct slow_set set = {.from = N_STEPS};
+
+	while (set.from && ((double)set.n < wanted || !set.n) && u->length.count) {
+		const struct cell *c = map_get(&u->cells, 0, --set.from);
+
+		if (!c)
+			continue;
+		set.n += c->n_units;
+		set.ns += c->ns;
+	}
+	set.from_ns = step_begin(set.from);
+	if (set.from_ns < u->length.min)
+		set.from_ns = u->length.min;
+	return set;
+}
+
+struct cell *tree_slow_cells(const struct tree *t, enum unit_type type, const struct slow_set *set)
+{
+	struct cell *cells = calloc(t->n_nodes + 1, sizeof(*cells));
+	const struct map_entry *e;
+	size_t pos = 0;
+
+	while (cells && (e = map_next(&t->units[type].cells, &pos))) {
+		const struct cell *c = e->value;
+		struct cell *sum = &cells[e->a];
+
+		if (e->b < set->from)
+			continue;
+		sum->n += c->n;
+		sum->n_units += c->n_units;
+		sum->ns += c->ns;
+		if (c->max_ns > sum->max_ns)
+			sum->max_ns = c->max_ns;
+	}
+	return cells;
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Trees of causes, one a family: the time of all its units, summed up by cause. Private to this
+ * module.
+ *
+ * A unit's parts are nodes with times; they add up to the unit's length. When the unit is over, its
+ * parts go into the sums of the nodes and of all above them. The sums are also kept by the length
+ * of the unit, in steps of 1/32 of a power of two, so that the slowest units have a tree, too,
+ * without a second pass.
+ */
+#pragma once
+
+#include "base/hist.h"
+#include "base/map.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum node_type {
+	NT_ROOT = 0,
+	NT_POLLED,  /* on a CPU, as far as is known */
+	NT_CALL,    /* b: enum trace_call */
+	NT_SYSCALL, /* off the CPU; b: number + 1 of the system call, 0: none or not known */
+	NT_PREEMPTED,
+	NT_READY,   /* below: what its worker did */
+	NT_WAIT,    /* b: 1 + index of the place; below: what for */
+	NT_TASK,    /* a: kind that it waits for; below: what that did */
+	NT_HOLDER,  /* a: kind that has the lock; below: the same */
+	NT_SPAWNER, /* a: kind that was to spawn the task above; below: the same */
+	NT_HELD,    /* a: kind that the worker polled */
+	NT_RUNTIME, /* the worker was between polls */
+	NT_ASLEEP,  /* the worker was parked */
+	NT_NO_CPU,  /* the worker was preempted between polls */
+	NT_IO,
+	NT_TIMER,
+	NT_DRIVER,
+	NT_OUTSIDE, /* a: index of the thread */
+	NT_YIELD,
+	NT_NOT_TAKEN, /* ready, and no thread took it */
+	NT_CANCELLED, /* it waited until it was cancelled */
+	NT_OPEN,      /* it waits still */
+	NT_FURTHER,   /* more tasks behind tasks than are followed */
+	NT_UNKNOWN,   /* a: enum unknown_reason */
+	NT_N
+};
+
+enum unknown_reason {
+	UR_STATE = 0, /* the task's state is not known: events were lost, or it began before */
+	UR_WINDOW,    /* longer ago than what is kept */
+	UR_BEFORE,    /* before the first event of the task or thread */
+	UR_WAKE,      /* the wake was not seen */
+	UR_BUDGET,    /* too much would have to be looked at */
+	UR_N
+};
+
+/* Sums of the units of one length. */
+struct cell {
+	uint64_t n, n_units, ns, max_ns;
+};
+
+enum unit_type { UNIT_TASK = 0, UNIT_ROUND, UNIT_PART, UNIT_N };
+
+struct node_sums {
+	uint64_t n;	/* stretches of time */
+	struct hist ns; /* of a unit that has any */
+};
+
+struct node {
+	uint32_t parent, a;
+	uint64_t b;
+	uint8_t type, depth;
+	struct node_sums sums[UNIT_N]; /* with all that is below */
+	/* while a unit is summed up */
+	uint64_t unit, unit_n, unit_ns;
+};
+
+struct part {
+	uint32_t node, n;
+	uint64_t ns;
+};
+
+struct parts {
+	struct part *items;
+	size_t n, cap;
+	size_t n_merged; /* the first ones: of different nodes, in order */
+};
+
+struct unit_sums {
+	struct hist length;
+	struct map cells; /* (node, length) to struct cell, of node 0 too */
+	uint64_t n_left_out;
+};
+
+struct tree {
+	uint32_t kind, handler; /* handler: TRACE_KIND_NONE: none */
+	struct node *nodes;
+	size_t n_nodes;
+	struct map by_key;
+	struct unit_sums units[UNIT_N];
+	uint64_t n_units; /* numbers given out */
+	uint32_t *touched;
+	size_t n_touched, cap_touched;
+};
+
+/* Limits of all trees together. */
+struct tree_limits {
+	size_t n_nodes, n_cells;
+};
+
+#define TREE_MAX_NODES 1024
+#define TREES_MAX_NODES 8192
+#define TREES_MAX_CELLS ((size_t)1 << 18)
+#define TREE_MAX_DEPTH 24
+
+/* 0 or -ENOMEM. */
+int tree_init(struct tree *t, struct tree_limits *limits);
+void tree_done(struct tree *t);
+/* The child of that key; a new one where there was none. The parent itself where there are too many or
+ * memory is out. */
+uint32_t tree_child(struct tree *t, struct tree_limits *limits, uint32_t parent,
+		    enum node_type type, uint32_t a, uint64_t b);
+/* 0 or -ENOMEM. */
+int parts_add(struct parts *p, uint32_t node, uint64_t ns);
+void parts_done(struct parts *p);
+/* The unit of that length is over. Its parts add up to it. 0 or -ENOMEM. */
+int tree_add_unit(struct tree *t, struct tree_limits *limits, enum unit_type type, uint64_t length,
+		  const struct parts *p);
+/* Forgets the units of that type. */
+void tree_clear(struct tree *t, struct tree_limits *limits, enum unit_type type);
+
+/* The slowest `part` of the units, and as many as are as long as the shortest of these, to 1/32. */
+struct slow_set {
+	uint32_t from; /* length step */
+	uint64_t n, ns, from_ns;
+};
+struct slow_set tree_slowest(const struct tree *t, enum unit_type type, double part);
+/* Of each node in that set (free); NULL: out of memory. */
+struct cell *tree_slow_cells(const struct tree *t, enum unit_type type, const struct slow_set *set);

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Backwards through the past. A stretch of time that is to be explained goes along a chain of
+ * segments; each takes its share of the stretch, and gives it to one cause, or, where it was a wait
+ * that a task ended, to what that task did meanwhile, in the same way. All of the stretch gets a
+ * cause: what no segment covers is unknown, and says why.
+ *
+ * A wake comes out of a poll that is still open then, so what follows the newest segment of the
+ * waking task is that poll. The cause of a segment is an earlier one (by its number), so a walk ends;
+ * and each step is paid from a credit that every item of the timeline adds to, so that no trace
+ * makes it expensive.
+ *
+ * A lock goes from hand to hand: who woke a task that waits for it had it; since the moment at which
+ * it got it, which is where its own last wait for the same lock ended; before, who woke that one had
+ * it. So the time of a long queue has the holders in turn as causes, not a tower of waits.
+ */
+#include "causes/data.h"
+
+struct walk {
+	struct causes *c;
+	struct tree *tree;
+	struct parts *out;
+	unsigned n_steps, depth;
+};
+
+static void add(struct walk *w, uint32_t node, uint64_t ns)
+{
+	if (ns && parts_add(w->out, node, ns) < 0)
+		w->c->out_of_memory = true;
+}
+
+static uint32_t child(struct walk *w, uint32_t node, enum node_type type, uint32_t a, uint64_t b)
+{
+	return tree_child(w->tree, &w->c->limits, node, type, a, b);
+}
+
+static void add_to(struct walk *w, uint32_t node, enum node_type type, uint32_t a, uint64_t b,
+		   uint64_t ns)
+{
+	if (ns)
+		add(w, child(w, node, type, a, b), ns);
+}
+
+static void add_unknown(struct walk *w, uint32_t node, enum unknown_reason why, uint64_t ns)
+{
+	add_to(w, node, NT_UNKNOWN, why, 0, ns);
+}
+
+/* Whether there may be one more step. */
+static bool pay(struct walk *w)
+{
+	if (!w->c->credit || w->n_steps >= WALK_MAX)
+		return false;
+	w->c->credit--;
+	w->n_steps++;
+	return true;
+}
+
+/* The segment of that number; NULL: there is none, or it was overwritten, *ret_why says which. */
+static const struct segment *find(const struct walk *w, uint64_t number,
+				  enum unknown_reason *ret_why)
+{
+	*ret_why = number ? UR_WINDOW : UR_BEFORE;
+	return history_get(&w->c->history, number);
+}
+
+static uint64_t later(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* ---- what a thread did while a task was ready ---- */
+
+static void add_held(struct walk *w, uint32_t node, const struct segment *s, uint64_t ns)
+{
+	uint32_t held;
+
+	if (s->type == SEG_PARK) {
+		add_to(w, node, NT_ASLEEP, 0, 0, ns);
+		return;
+	}
+	if (s->kind == TRACE_KIND_NONE) {
+		add_to(w, node, NT_NO_CPU, 0, 0, ns);
+		return;
+	}
+	held = child(w, node, NT_HELD, s->kind, 0);
+	if (s->type == SEG_CALL)
+		add_to(w, held, NT_CALL, 0, s->call, ns);
+	else if (s->type == SEG_OFF_CPU)
+		add_to(w, held, NT_SYSCALL, 0, s->call, ns);
+	else if (s->type == SEG_PREEMPTED)
+		add_to(w, held, NT_PREEMPTED, 0, 0, ns);
+	else
+		add_to(w, held, NT_POLLED, 0, 0, ns);
+}
+
+static void walk_thread(struct walk *w, uint32_t node, uint64_t head, uint64_t a, uint64_t b)
+{
+	enum unknown_reason why;
+	const struct segment *s = find(w, head, &why);
+
+	while (b > a) {
+		if (!s) {
+			add_unknown(w, node, why, b - a);
+			return;
+		}
+		if (!pay(w)) {
+			add_unknown(w, node, UR_BUDGET, b - a);
+			return;
+		}
+		if (s->end_ns < b) {
+			uint64_t from = later(a, s->end_ns);
+
+			add_to(w, node, NT_RUNTIME, 0, 0, b - from);
+			b = from;
+		}
+		if (s->begin_ns < b) {
+			uint64_t from = later(a, s->begin_ns);
+
+			add_held(w, node, s, b - from);
+			b = from;
+		}
+		s = find(w, s->thread_before, &why);
+	}
+}
+
+/* ---- what a task did ---- */
+
+static void walk_wait(struct walk *w, uint32_t node, const struct segment *s, uint64_t a,
+		      uint64_t b);
+
+static void add_segment(struct walk *w, uint32_t node, const struct segment *s, uint64_t a,
+			uint64_t b)
+{
+	switch ((enum segment_type)s->type) {
+	case SEG_RUN:
+	case SEG_PARK:
+		add_to(w, node, NT_POLLED, 0, 0, b - a);
+		break;
+	case SEG_CALL:
+		add_to(w, node, NT_CALL, 0, s->call, b - a);
+		break;
+	case SEG_OFF_CPU:
+		add_to(w, node, NT_SYSCALL, 0, s->call, b - a);
+		break;
+	case SEG_PREEMPTED:
+		add_to(w, node, NT_PREEMPTED, 0, 0, b - a);
+		break;
+	case SEG_READY:
+		node = child(w, node, NT_READY, 0, 0);
+		if (s->thread == UINT32_MAX)
+			add_to(w, node, NT_NOT_TAKEN, 0, 0, b - a);
+		else
+			walk_thread(w, node, s->cause, a, b);
+		break;
+	case SEG_WAIT:
+		walk_wait(w, child(w, node, NT_WAIT, 0, s->place), s, a, b);
+		break;
+	case SEG_BIRTH:
+	case SEG_UNKNOWN:
+		add_unknown(w, node, UR_STATE, b - a);
+		break;
+	}
+}
+
+static bool same_lock(const struct segment *s, const struct segment *lock)
+{
+	if (s->type != SEG_WAIT || !s->lock)
+		return false;
+	return s->resource || lock->resource ? s->resource == lock->resource
+					     : s->place == lock->place;
+}
+
+/* Newest first, from b back to a. With a lock: up to where the task got it; then that wait is
+ * given, and *ret_b is its end. NULL: all is done. */
+static const struct segment *walk_task(struct walk *w, uint32_t node, uint64_t head, uint64_t a,
+				       uint64_t b, const struct segment *lock, uint64_t *ret_b)
+{
+	enum unknown_reason why;
+	const struct segment *s = find(w, head, &why);
+
+	/* The poll that was open at b. */
+	if (s && s->end_ns < b) {
+		uint64_t from = later(a, s->end_ns);
+
+		add_to(w, node, NT_POLLED, 0, 0, b - from);
+		b = from;
+	}
+	while (b > a) {
+		if (!s) {
+			add_unknown(w, node, why, b - a);
+			return NULL;
+		}
+		if (!pay(w)) {
+			add_unknown(w, node, UR_BUDGET, b - a);
+			return NULL;
+		}
+		if (s->end_ns < b) {
+			uint64_t from = later(a, s->end_ns);
+
+			add_unknown(w, node, UR_STATE, b - from);
+			b = from;
+			if (b == a)
+				break;
+		}
+		if (lock && s->end_ns <= b && same_lock(s, lock)) {
+			*ret_b = b;
+			return s;
+		}
+		if (s->type == SEG_BIRTH) {
+			uint64_t rest;
+
+			if (s->kind == TRACE_KIND_NONE || w->depth >= WALK_DEPTH) {
+				add_unknown(w, node, UR_BEFORE, b - a);
+				return NULL;
+			}
+			w->depth++;
+			walk_task(w, child(w, node, NT_SPAWNER, s->kind, 0), s->cause, a, b, NULL,
+				  &rest);
+			w->depth--;
+			return NULL;
+		}
+		if (s->begin_ns < b) {
+			uint64_t from = later(a, s->begin_ns);
+
+			add_segment(w, node, s, from, b);
+			b = from;
+		}
+		s = find(w, s->before, &why);
+	}
+	return NULL;
+}
+
+/* Of a wait that a task ended: its holders in turn. */
+static void walk_lock(struct walk *w, uint32_t node, const struct segment *s, uint64_t a,
+		      uint64_t b)
+{
+	while (s && b > a) {
+		if (s->woken_by != WB_TASK) {
+			add_unknown(w, node, UR_WAKE, b - a);
+			return;
+		}
+		s = walk_task(w, child(w, node, NT_HOLDER, s->kind, 0), s->cause, a, b, s, &b);
+	}
+}
+
+static void walk_wait(struct walk *w, uint32_t node, const struct segment *s, uint64_t a,
+		      uint64_t b)
+{
+	uint64_t rest;
+
+	switch ((enum woken_by)s->woken_by) {
+	case WB_TASK:
+		if (w->depth >= WALK_DEPTH) {
+			add_to(w, node, NT_FURTHER, 0, 0, b - a);
+			return;
+		}
+		w->depth++;
+		if (s->lock)
+			walk_lock(w, node, s, a, b);
+		else
+			walk_task(w, child(w, node, NT_TASK, s->kind, 0), s->cause, a, b, NULL,
+				  &rest);
+		w->depth--;
+		return;
+	case WB_IO:
+		add_to(w, node, NT_IO, 0, 0, b - a);
+		return;
+	case WB_TIMER:
+		add_to(w, node, NT_TIMER, 0, 0, b - a);
+		return;
+	case WB_DRIVER:
+		add_to(w, node, NT_DRIVER, 0, 0, b - a);
+		return;
+	case WB_OUTSIDE:
+		add_to(w, node, NT_OUTSIDE, s->thread, 0, b - a);
+		return;
+	case WB_YIELD:
+		add_to(w, node, NT_YIELD, 0, 0, b - a);
+		return;
+	case WB_END:
+		add_to(w, node, NT_CANCELLED, 0, 0, b - a);
+		return;
+	case WB_OPEN:
+		add_to(w, node, NT_OPEN, 0, 0, b - a);
+		return;
+	case WB_UNKNOWN:
+		break;
+	}
+	add_unknown(w, node, UR_WAKE, b - a);
+}
+
+void walk_own(struct causes *c, struct tree *t, struct parts *out, uint64_t head, uint64_t a,
+	      uint64_t b)
+{
+	struct walk w = {.c = c, .tree = t, .out = out};
+	uint64_t rest;
+
+	walk_task(&w, 0, head, a, b, NULL, &rest);
+}

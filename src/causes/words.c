@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* What causes are called. All text is safe for a terminal. */
+#include "causes/data.h"
+
+#include "base/cleanup.h"
+#include "base/syscalls.h"
+#include "base/text.h"
+#include "base/text_fit.h"
+
+#include <string.h>
+
+#define AWAITS_WIDTH 28
+
+static void kind_text(const struct causes *c, struct buf *out, uint32_t kind)
+{
+	if (kind < c->labels.n && c->shorts && c->shorts[kind])
+		text_safe(out, c->shorts[kind]);
+	else
+		buf_str(out, "a task");
+}
+
+void words_family(const struct causes *c, struct buf *out, const struct tree *t)
+{
+	text_safe(out, kind_label(&c->labels, c->reader, t->kind));
+	if (t->handler == TRACE_KIND_NONE)
+		return;
+	buf_str(out, " › ");
+	kind_text(c, out, t->handler);
+}
+
+/* Of the task whose time it is. */
+static enum trace_role role_of(const struct causes *c, const struct tree *t, uint32_t node)
+{
+	const struct trace_kind *k;
+	uint32_t kind = t->kind;
+
+	for (uint32_t n = t->nodes[node].parent; n; n = t->nodes[n].parent) {
+		unsigned type = t->nodes[n].type;
+
+		if (type == NT_TASK || type == NT_HOLDER || type == NT_SPAWNER || type == NT_HELD) {
+			kind = t->nodes[n].a;
+			break;
+		}
+	}
+	k = trace_reader_kind(c->reader, kind);
+	return k && k->role < TR_N ? k->role : TR_TASK;
+}
+
+static const struct trace_place *own_place(const struct causes *c, uint64_t place)
+{
+	return place ? trace_reader_own_place(c->reader, (uint32_t)(place - 1), c->opt.own) : NULL;
+}
+
+static void awaits_text(struct buf *out, const char *awaits)
+{
+	_cleanup_buf_ struct buf safe = BUF_INIT;
+	static const char *const prefixes[] = {"tokio::", "sync::", "io::util::", "futures_util::"};
+
+	for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
+		if (!strncmp(awaits, prefixes[i], strlen(prefixes[i])))
+			awaits += strlen(prefixes[i]);
+	text_safe(&safe, awaits);
+	text_shorten(out, safe.data ? safe.data : "", AWAITS_WIDTH);
+}
+
+static const char *base_name(const char *file)
+{
+	const char *slash = strrchr(file, '/');
+
+	return slash ? slash + 1 : file;
+}
+
+/* "mutex::lock at src/main.rs:44 shop::buy", or "mutex::lock main.rs:44". */
+static void place_text(const struct causes *c, struct buf *out, uint64_t place, bool brief)
+{
+	const struct trace_place *p = own_place(c, place);
+
+	if (!p) {
+		buf_str(out, "at a place that is not known");
+		return;
+	}
+	if (p->awaits && *p->awaits) {
+		buf_str(out, "for ");
+		awaits_text(out, p->awaits);
+		buf_char(out, ' ');
+	}
+	buf_str(out, "at ");
+	if (!brief || !p->file || !*p->file) {
+		trace_place_text(out, p);
+		return;
+	}
+	text_safe(out, base_name(p->file));
+	buf_printf(out, ":%u", p->line);
+}
+
+static void thread_text(const struct causes *c, struct buf *out, uint32_t thread)
+{
+	const struct trace_thread *t = trace_reader_thread(c->reader, thread);
+
+	if (!t || !t->name || !*t->name)
+		buf_str(out, "another thread");
+	else
+		text_safe(out, t->name);
+}
+
+const char *words_reason(uint32_t reason)
+{
+	static const char *const reasons[] = {
+		[UR_STATE] = "events are missing",	    [UR_WINDOW] = "too long ago",
+		[UR_BEFORE] = "before its first event",	    [UR_WAKE] = "its wake was not seen",
+		[UR_BUDGET] = "too many events to look at",
+	};
+
+	return reason < UR_N ? reasons[reason] : "?";
+}
+
+static void node_text(const struct causes *c, struct buf *out, const struct tree *t, uint32_t node,
+		      bool brief)
+{
+	const struct node *n = &t->nodes[node];
+	bool blocking = role_of(c, t, node) == TR_BLOCKING;
+
+	switch ((enum node_type)n->type) {
+	case NT_POLLED:
+		buf_str(out, blocking ? "running" : "polled");
+		break;
+	case NT_CALL:
+		buf_printf(out, "in %s", trace_call_name((unsigned)n->b));
+		break;
+	case NT_SYSCALL:
+		buf_str(out, "off the CPU");
+		if (n->b)
+			buf_printf(out, ", in %s", syscall_name((uint16_t)(n->b - 1)));
+		break;
+	case NT_PREEMPTED:
+		buf_str(out, "without a CPU (preempted)");
+		break;
+	case NT_READY:
+		buf_str(out, blocking ? "queued for a blocking thread" : "ready, not polled");
+		break;
+	case NT_WAIT:
+		if (!brief)
+			buf_str(out, "waiting ");
+		place_text(c, out, n->b, brief);
+		break;
+	case NT_TASK:
+		if (!brief)
+			buf_str(out, "for ");
+		kind_text(c, out, n->a);
+		break;
+	case NT_HOLDER:
+		buf_str(out, "held by ");
+		kind_text(c, out, n->a);
+		break;
+	case NT_SPAWNER:
+		buf_str(out, "to be spawned by ");
+		kind_text(c, out, n->a);
+		break;
+	case NT_HELD:
+		buf_str(out, "its thread was busy with ");
+		kind_text(c, out, n->a);
+		break;
+	case NT_RUNTIME:
+		buf_str(out, "its thread was between polls");
+		break;
+	case NT_ASLEEP:
+		buf_str(out, "its thread was parked");
+		break;
+	case NT_NO_CPU:
+		buf_str(out, "its thread had no CPU");
+		break;
+	case NT_IO:
+		buf_str(out, "for I/O");
+		break;
+	case NT_TIMER:
+		buf_str(out, "for a timer");
+		break;
+	case NT_DRIVER:
+		buf_str(out, "for a timer or I/O");
+		break;
+	case NT_OUTSIDE:
+		buf_str(out, "for thread ");
+		thread_text(c, out, n->a);
+		break;
+	case NT_YIELD:
+		buf_str(out, "it had yielded");
+		break;
+	case NT_NOT_TAKEN:
+		buf_str(out, "no thread took it");
+		break;
+	case NT_CANCELLED:
+		buf_str(out, "until it was cancelled");
+		break;
+	case NT_OPEN:
+		buf_str(out, "still, at the end");
+		break;
+	case NT_FURTHER:
+		buf_str(out, "for further tasks behind");
+		break;
+	case NT_UNKNOWN:
+		buf_printf(out, "unknown: %s", words_reason(n->a));
+		break;
+	case NT_ROOT:
+	case NT_N:
+		break;
+	}
+}
+
+void words_node(const struct causes *c, struct buf *out, const struct tree *t, uint32_t node)
+{
+	node_text(c, out, t, node, false);
+}
+
+void words_short(const struct causes *c, struct buf *out, const struct tree *t, uint32_t node)
+{
+	node_text(c, out, t, node, true);
+}
+
+const char *words_type(const struct tree *t, uint32_t node)
+{
+	static const char *const types[NT_N] = {
+		[NT_ROOT] = "unit",
+		[NT_POLLED] = "polling",
+		[NT_CALL] = "blocking_call",
+		[NT_SYSCALL] = "off_cpu",
+		[NT_PREEMPTED] = "preempted",
+		[NT_READY] = "ready",
+		[NT_WAIT] = "waiting",
+		[NT_TASK] = "task",
+		[NT_HOLDER] = "holder",
+		[NT_SPAWNER] = "spawner",
+		[NT_HELD] = "worker_busy",
+		[NT_RUNTIME] = "worker_between_polls",
+		[NT_ASLEEP] = "worker_parked",
+		[NT_NO_CPU] = "worker_preempted",
+		[NT_IO] = "io",
+		[NT_TIMER] = "timer",
+		[NT_DRIVER] = "timer_or_io",
+		[NT_OUTSIDE] = "thread",
+		[NT_YIELD] = "yielded",
+		[NT_NOT_TAKEN] = "not_taken",
+		[NT_CANCELLED] = "cancelled",
+		[NT_OPEN] = "open",
+		[NT_FURTHER] = "further_tasks",
+		[NT_UNKNOWN] = "unknown",
+	};
+
+	return types[t->nodes[node].type];
+}

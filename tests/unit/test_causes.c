@@ -1,0 +1,644 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Each cause of docs/causes.md on a small recording whose truth is known. A recording goes through
+ * the writer, the reader and the timeline, as a real one does. A tree is compared as text, one line a
+ * node: cause, what of, its time. All times are exact.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "base/buf.h"
+#include "causes/data.h"
+#include "timeline/replay.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define START 5000000000ull
+#define N_THREADS 6
+
+enum { K_TASK, K_OTHER, K_THIRD, K_JOB, K_ROOT, K_WORKER, K_HANDLER, N_KINDS };
+
+static const struct trace_kind kinds[N_KINDS] = {
+	[K_TASK] = {.name = "app::task", .full_name = "app::task"},
+	[K_OTHER] = {.name = "app::other", .full_name = "app::other"},
+	[K_THIRD] = {.name = "app::third", .full_name = "app::third"},
+	[K_JOB] = {.role = TR_BLOCKING, .name = "app::job", .full_name = "app::job"},
+	[K_ROOT] = {.role = TR_ROOT, .name = "block_on", .scheduler = "multi_thread"},
+	[K_WORKER] = {.role = TR_WORKER, .name = "Launch::launch", .full_name = "Launch::launch"},
+	[K_HANDLER] = {.role = TR_FUTURE,
+		       .name = "app::order",
+		       .full_name = "app::order",
+		       .flags = TRACE_KIND_HANDLER},
+};
+
+enum { P_NONE, P_LOCK, P_SLEEP, P_SOCKET, P_CHANNEL, P_JOIN, P_SELECT, P_LOCK_2, N_PLACES };
+
+static const struct trace_place places[N_PLACES - 1] = {
+	[P_LOCK - 1] = {.function = "app::a",
+			.file = "m.rs",
+			.line = 10,
+			.awaits = "tokio::sync::mutex::lock"},
+	[P_SLEEP - 1] = {.function = "app::b",
+			 .file = "m.rs",
+			 .line = 20,
+			 .awaits = "tokio::time::sleep::Sleep"},
+	[P_SOCKET - 1] = {.function = "app::c",
+			  .file = "m.rs",
+			  .line = 30,
+			  .awaits = "tokio::net::tcp::readable"},
+	[P_CHANNEL - 1] = {.function = "app::d",
+			   .file = "m.rs",
+			   .line = 40,
+			   .awaits = "tokio::sync::mpsc::recv"},
+	[P_JOIN - 1] = {.function = "app::e",
+			.file = "m.rs",
+			.line = 50,
+			.awaits = "tokio::task::JoinHandle<()>"},
+	[P_SELECT - 1] = {.function = "app::f",
+			  .file = "m.rs",
+			  .line = 60,
+			  .flags = TRACE_PLACE_BRANCHES,
+			  .awaits = "select!"},
+	[P_LOCK_2 - 1] = {.function = "app::g",
+			  .file = "m.rs",
+			  .line = 70,
+			  .awaits = "tokio::sync::mutex::lock"},
+};
+
+/* ---- a recording ---- */
+
+struct recording {
+	struct trace_event events[1024];
+	size_t n;
+};
+
+static void at(struct recording *rec, uint64_t time, unsigned thread, unsigned type, unsigned arg,
+	       uint32_t kind, uint64_t task, uint64_t value)
+{
+	assert_true(rec->n < sizeof(rec->events) / sizeof(rec->events[0]));
+	rec->events[rec->n++] = (struct trace_event){
+		.time = START + time,
+		.thread = thread,
+		.type = type,
+		.arg = arg,
+		.kind = kind,
+		.task = task,
+		.value = value,
+	};
+}
+
+#define RECORD(name) struct recording name##_memory = {.n = 0}, *name = &name##_memory
+
+static void spawn(struct recording *rec, uint64_t t, unsigned thread, uint32_t kind, uint64_t task)
+{
+	at(rec, t, thread, TE_SPAWN, TRACE_SPAWN_NAMED, kind, task, 0);
+}
+
+static void begin(struct recording *rec, uint64_t t, unsigned thread, uint32_t kind, uint64_t task)
+{
+	at(rec, t, thread, TE_POLL_BEGIN, 0, kind, task, 0);
+}
+
+static void end(struct recording *rec, uint64_t t, unsigned thread, uint32_t kind, uint64_t task,
+		unsigned outcome, unsigned place)
+{
+	at(rec, t, thread, TE_POLL_END, outcome, kind, task, place);
+}
+
+static void poll(struct recording *rec, uint64_t from, uint64_t to, unsigned thread, uint32_t kind,
+		 uint64_t task, unsigned outcome, unsigned place)
+{
+	begin(rec, from, thread, kind, task);
+	end(rec, to, thread, kind, task, outcome, place);
+}
+
+static void wake(struct recording *rec, uint64_t t, unsigned thread, uint32_t kind, uint64_t task)
+{
+	at(rec, t, thread, TE_WAKE, TW_SCHEDULED, kind, task, 0);
+}
+
+static void resource(struct recording *rec, uint64_t t, unsigned thread, unsigned type,
+		     uint64_t address)
+{
+	at(rec, t, thread, TE_RESOURCE, type, TRACE_KIND_NONE, address, 0);
+}
+
+static void block(struct recording *rec, uint64_t from, uint64_t to, unsigned thread, unsigned call)
+{
+	at(rec, to, thread, TE_BLOCK, call, TRACE_KIND_NONE, 0, to - from);
+}
+
+static void park(struct recording *rec, uint64_t from, uint64_t to, unsigned thread, unsigned call)
+{
+	at(rec, from, thread, TE_PARK, call, TRACE_KIND_NONE, 0, 0);
+	at(rec, to, thread, TE_UNPARK, call, TRACE_KIND_NONE, 0, 0);
+}
+
+static void write_recording(const struct recording *rec, const char *path)
+{
+	struct error err = {0};
+	struct trace_writer *w;
+	uint32_t index;
+	const struct trace_process process = {.pid = 42, .exe = "/srv/app", .start_ns = START};
+	const struct trace_runtime runtime = {.name = "tokio", .object = "/srv/app"};
+
+	assert_int_equal(trace_writer_open(path, &w, &err), 0);
+	assert_int_equal(trace_writer_process(w, &process, &index), 0);
+	assert_int_equal(trace_writer_runtime(w, &runtime, &index), 0);
+	for (size_t i = 0; i < N_KINDS; i++)
+		assert_int_equal(trace_writer_kind(w, &kinds[i], &index), 0);
+	for (unsigned i = 0; i < N_THREADS; i++) {
+		const struct trace_thread thread = {.tid = 100 + i, .name = "worker"};
+
+		assert_int_equal(trace_writer_thread(w, &thread, &index), 0);
+	}
+	for (size_t i = 0; i < N_PLACES - 1; i++)
+		assert_int_equal(trace_writer_place(w, &places[i], &index), 0);
+	for (unsigned i = 0; i < N_THREADS; i++)
+		for (size_t k = 0; k < rec->n; k++)
+			if (rec->events[k].thread == i)
+				assert_int_equal(trace_writer_events(w, i, &rec->events[k], 1), 0);
+	assert_int_equal(trace_writer_close(w, &err), 0);
+}
+
+static struct causes *causes_of(const struct recording *rec, const struct causes_options *opt,
+				struct trace_reader **ret_reader)
+{
+	char path[] = "/tmp/test_causes.XXXXXX";
+	struct error err = {0};
+	int fd = mkstemp(path);
+	struct causes *c;
+
+	assert_true(fd >= 0);
+	close(fd);
+	write_recording(rec, path);
+	assert_int_equal(trace_reader_open(path, ret_reader, &err), 0);
+	c = causes_new(*ret_reader, opt);
+	assert_non_null(c);
+	struct fan_out_sink one = causes_sink(c);
+
+	if (timeline_replay(*ret_reader, NULL, one.sink, one.ctx, NULL, NULL, NULL, NULL, &err) < 0)
+		fail_msg("%s", err.text);
+	assert_int_equal(causes_judge(c), 0);
+	unlink(path);
+	return c;
+}
+
+static void write_node(const struct causes *c, struct buf *out, const struct shown_tree *s,
+		       uint32_t node)
+{
+	const struct node *n = &s->tree->nodes[node];
+	uint64_t ns = n->sums[s->type].ns.sum, below = 0;
+
+	buf_printf(out, "%*s", n->depth * 2, "");
+	if (node)
+		words_node(c, out, s->tree, node);
+	else
+		words_family(c, out, s->tree);
+	buf_printf(out, " %llu\n", (unsigned long long)ns);
+	for (uint32_t i = node + 1; i < s->tree->n_nodes; i++) {
+		const struct node *child = &s->tree->nodes[i];
+
+		if (child->parent != node || !child->sums[s->type].ns.count)
+			continue;
+		below += child->sums[s->type].ns.sum;
+		write_node(c, out, s, i);
+	}
+	/* All of a cause's time is in those below it, if it has any. */
+	assert_true(below == ns || !below);
+}
+
+/* The tree of the family, of its units that are shown. */
+static void expect(const struct recording *rec, enum causes_unit unit, uint32_t kind,
+		   const char *want)
+{
+	const struct causes_options opt = {.unit = unit};
+	struct trace_reader *reader;
+	struct causes *c = causes_of(rec, &opt, &reader);
+	struct buf out = BUF_INIT;
+
+	for (size_t i = 0; i < c->n_shown; i++)
+		if (c->shown[i].tree->kind == kind)
+			write_node(c, &out, &c->shown[i], 0);
+	assert_string_equal(out.data ? out.data : "", want);
+	buf_done(&out);
+	causes_free(c);
+	trace_reader_free(reader);
+}
+
+/* A worker that polls a task early: its thread is known. */
+static void worker(struct recording *rec, unsigned thread)
+{
+	begin(rec, thread, thread, K_WORKER, 900 + thread);
+}
+
+/* ---- a task alone ---- */
+
+static void test_polls(void **state)
+{
+	RECORD(rec);
+	(void)state;
+	worker(rec, 0);
+	spawn(rec, 100, 0, K_TASK, 1);
+	begin(rec, 130, 0, K_TASK, 1);
+	block(rec, 140, 190, 0, TB_NANOSLEEP);
+	end(rec, 200, 0, K_TASK, 1, TO_READY, 0);
+	expect(rec, CU_TASK, K_TASK,
+	       "app::task 100\n"
+	       "  ready, not polled 30\n"
+	       "    unknown: before its first event 30\n"
+	       "  polled 20\n"
+	       "  in nanosleep 50\n");
+}
+
+/* Ready while its thread does other things. */
+static void test_ready(void **state)
+{
+	RECORD(rec);
+	(void)state;
+	worker(rec, 0);
+	park(rec, 50, 90, 0, TB_FUTEX);
+	spawn(rec, 60, 1, K_TASK, 1);
+	begin(rec, 100, 0, K_OTHER, 2);
+	block(rec, 110, 150, 0, TB_READ);
+	end(rec, 160, 0, K_OTHER, 2, TO_READY, 0);
+	poll(rec, 165, 200, 0, K_TASK, 1, TO_READY, 0);
+	expect(rec, CU_TASK, K_TASK,
+	       "app::task 140\n"
+	       "  ready, not polled 105\n"
+	       "    its thread was between polls 15\n"
+	       "    its thread was busy with other 60\n"
+	       "      polled 20\n"
+	       "      in read 40\n"
+	       "    its thread was parked 30\n"
+	       "  polled 35\n");
+}
+
+static void test_driver(void **state)
+{
+	RECORD(rec);
+	(void)state;
+	worker(rec, 0);
+	spawn(rec, 100, 0, K_TASK, 1);
+	poll(rec, 100, 110, 0, K_TASK, 1, TO_PENDING, P_SLEEP);
+	park(rec, 110, 200, 0, TB_EPOLL_WAIT);
+	wake(rec, 200, 0, K_TASK, 1);
+	poll(rec, 200, 210, 0, K_TASK, 1, TO_PENDING, P_SOCKET);
+	park(rec, 210, 300, 0, TB_EPOLL_WAIT);
+	wake(rec, 300, 0, K_TASK, 1);
+	poll(rec, 300, 310, 0, K_TASK, 1, TO_PENDING, P_SELECT);
+	park(rec, 310, 400, 0, TB_EPOLL_WAIT);
+	wake(rec, 400, 0, K_TASK, 1);
+	poll(rec, 400, 410, 0, K_TASK, 1, TO_PENDING, P_CHANNEL);
+	wake(rec, 500, 5, K_TASK, 1);
+	poll(rec, 500, 510, 0, K_TASK, 1, TO_READY, 0);
+	expect(rec, CU_TASK, K_TASK,
+	       "app::task 410\n"
+	       "  polled 50\n"
+	       "  waiting for time::sleep::Sleep at m.rs:20 app::b 90\n"
+	       "    for a timer 90\n"
+	       "  waiting for net::tcp::readable at m.rs:30 app::c 90\n"
+	       "    for I/O 90\n"
+	       "  waiting for select! at m.rs:60 app::f 90\n"
+	       "    for a timer or I/O 90\n"
+	       "  waiting for mpsc::recv at m.rs:40 app::d 90\n"
+	       "    for thread worker 90\n");
+}
+
+/* ---- tasks that wait for tasks ---- */
+
+/* A message through three tasks: what each did since the first began to wait. */
+static void test_chain(void **state)
+{
+	RECORD(rec);
+	(void)state;
+	worker(rec, 0);
+	worker(rec, 1);
+	spawn(rec, 10, 0, K_OTHER, 2);
+	spawn(rec, 10, 0, K_THIRD, 3);
+	poll(rec, 20, 30, 0, K_OTHER, 2, TO_PENDING, P_CHANNEL);
+	poll(rec, 30, 40, 1, K_THIRD, 3, TO_PENDING, P_SLEEP);
+	spawn(rec, 100, 0, K_TASK, 1);
+	poll(rec, 100, 110, 0, K_TASK, 1, TO_PENDING, P_CHANNEL);
+	park(rec, 110, 200, 1, TB_EPOLL_WAIT);
+	wake(rec, 200, 1, K_THIRD, 3);
+	begin(rec, 205, 1, K_THIRD, 3);
+	wake(rec, 220, 1, K_OTHER, 2); /* it has worked for 15 */
+	end(rec, 230, 1, K_THIRD, 3, TO_READY, 0);
+	begin(rec, 240, 0, K_OTHER, 2);
+	wake(rec, 270, 0, K_TASK, 1); /* 30 */
+	end(rec, 280, 0, K_OTHER, 2, TO_READY, 0);
+	poll(rec, 280, 290, 0, K_TASK, 1, TO_READY, 0);
+	expect(rec, CU_TASK, K_TASK,
+	       "app::task 190\n"
+	       "  polled 20\n"
+	       "  waiting for mpsc::recv at m.rs:40 app::d 160\n"
+	       "    for other 160\n"
+	       "      polled 30\n"
+	       "      ready, not polled 20\n"
+	       "        its thread was between polls 20\n"
+	       "      waiting for mpsc::recv at m.rs:40 app::d 110\n"
+	       "        for third 110\n"
+	       "          polled 15\n"
+	       "          ready, not polled 5\n"
+	       "            its thread was between polls 5\n"
+	       "          waiting for time::sleep::Sleep at m.rs:20 app::b 90\n"
+	       "            for a timer 90\n"
+	       "  ready, not polled 10\n"
+	       "    its thread was busy with other 10\n"
+	       "      polled 10\n");
+}
+
+/* Tasks 2 and 3 have the lock in turn before 1 gets it, each over a sleep. */
+static void locks(struct recording *rec, uint64_t address, unsigned place)
+{
+	worker(rec, 0);
+	worker(rec, 1);
+	spawn(rec, 10, 0, K_OTHER, 2);
+	spawn(rec, 10, 0, K_THIRD, 3);
+	spawn(rec, 10, 0, K_TASK, 1);
+	poll(rec, 20, 30, 0, K_OTHER, 2, TO_PENDING, P_SLEEP); /* has it */
+	begin(rec, 30, 1, K_THIRD, 3);
+	if (address)
+		resource(rec, 40, 1, TRACE_RESOURCE_MUTEX, address);
+	end(rec, 40, 1, K_THIRD, 3, TO_PENDING, P_LOCK);
+	begin(rec, 40, 1, K_TASK, 1);
+	if (address)
+		resource(rec, 50, 1, TRACE_RESOURCE_MUTEX, address);
+	end(rec, 50, 1, K_TASK, 1, TO_PENDING, place);
+	park(rec, 50, 100, 1, TB_EPOLL_WAIT);
+	wake(rec, 100, 1, K_OTHER, 2);
+	begin(rec, 100, 1, K_OTHER, 2);
+	wake(rec, 110, 1, K_THIRD, 3); /* lets go */
+	end(rec, 120, 1, K_OTHER, 2, TO_READY, 0);
+	poll(rec, 120, 130, 1, K_THIRD, 3, TO_PENDING, P_SLEEP); /* has it */
+	park(rec, 130, 200, 1, TB_EPOLL_WAIT);
+	wake(rec, 200, 1, K_THIRD, 3);
+	begin(rec, 200, 1, K_THIRD, 3);
+	wake(rec, 205, 1, K_TASK, 1); /* lets go */
+	end(rec, 210, 1, K_THIRD, 3, TO_READY, 0);
+	poll(rec, 210, 220, 1, K_TASK, 1, TO_READY, 0);
+}
+
+static void test_lock(void **state)
+{
+	RECORD(rec);
+	(void)state;
+	locks(rec, 0x7000, P_LOCK_2);
+	expect(rec, CU_TASK, K_TASK,
+	       "app::task 210\n"
+	       "  ready, not polled 35\n"
+	       "    its thread was busy with third 15\n"
+	       "      polled 15\n"
+	       "    unknown: before its first event 20\n"
+	       "  polled 20\n"
+	       "  waiting for mutex::lock at m.rs:70 app::g 155\n"
+	       "    held by third 95\n"
+	       "      polled 15\n"
+	       "      waiting for time::sleep::Sleep at m.rs:20 app::b 70\n"
+	       "        for a timer 70\n"
+	       "      ready, not polled 10\n"
+	       "        its thread was busy with other 10\n"
+	       "          polled 10\n"
+	       "    held by other 60\n"
+	       "      polled 10\n"
+	       "      waiting for time::sleep::Sleep at m.rs:20 app::b 50\n"
+	       "        for a timer 50\n");
+}
+
+/* Without addresses two waits at one point are for one lock. */
+static void test_lock_by_place(void **state)
+{
+	RECORD(rec);
+	(void)state;
+	locks(rec, 0, P_LOCK);
+	const struct causes_options opt = {.unit = CU_TASK};
+	struct trace_reader *reader;
+	struct causes *c = causes_of(rec, &opt, &reader);
+	struct buf out = BUF_INIT;
+
+	for (size_t i = 0; i < c->n_shown; i++)
+		if (c->shown[i].tree->kind == K_TASK)
+			write_node(c, &out, &c->shown[i], 0);
+	assert_non_null(strstr(out.data, "    held by third 95\n"));
+	assert_non_null(strstr(out.data, "    held by other 60\n"));
+	buf_done(&out);
+	causes_free(c);
+	trace_reader_free(reader);
+}
+
+/* A closure on the blocking pool, which is queued and run, and then wakes the task. */
+static void test_blocking(void **state)
+{
+	RECORD(rec);
+	(void)state;
+	worker(rec, 0);
+	poll(rec, 20, 70, 2, K_JOB, 8, TO_READY, 0);
+	poll(rec, 70, 150, 2, K_JOB, 8 + 1, TO_READY, 0);
+	spawn(rec, 90, 0, K_TASK, 1);
+	begin(rec, 90, 0, K_TASK, 1);
+	spawn(rec, 100, 0, K_JOB, 20);
+	end(rec, 110, 0, K_TASK, 1, TO_PENDING, P_JOIN);
+	begin(rec, 155, 2, K_JOB, 20);
+	block(rec, 160, 190, 2, TB_FSYNC);
+	wake(rec, 195, 2, K_TASK, 1);
+	end(rec, 200, 2, K_JOB, 20, TO_READY, 0);
+	poll(rec, 195, 205, 0, K_TASK, 1, TO_READY, 0);
+	expect(rec, CU_TASK, K_TASK,
+	       "app::task 115\n"
+	       "  polled 30\n"
+	       "  waiting for task::JoinHandle<()> at m.rs:50 app::e 85\n"
+	       "    for job 85\n"
+	       "      running 10\n"
+	       "      in fsync 30\n"
+	       "      queued for a blocking thread 45\n"
+	       "        its thread was between polls 5\n"
+	       "        its thread was busy with job 40\n"
+	       "          running 40\n");
+}
+
+/* A task is awaited that is spawned only later, by a third. */
+static void test_spawner(void **state)
+{
+	RECORD(rec);
+	(void)state;
+	worker(rec, 0);
+	worker(rec, 1);
+	spawn(rec, 10, 0, K_TASK, 1);
+	poll(rec, 10, 20, 0, K_TASK, 1, TO_PENDING, P_CHANNEL);
+	spawn(rec, 20, 1, K_THIRD, 3);
+	begin(rec, 20, 1, K_THIRD, 3);
+	block(rec, 30, 80, 1, TB_SLEEP);
+	spawn(rec, 90, 1, K_OTHER, 2);
+	end(rec, 95, 1, K_THIRD, 3, TO_READY, 0);
+	begin(rec, 100, 1, K_OTHER, 2);
+	wake(rec, 130, 1, K_TASK, 1);
+	end(rec, 140, 1, K_OTHER, 2, TO_READY, 0);
+	poll(rec, 130, 150, 0, K_TASK, 1, TO_READY, 0);
+	expect(rec, CU_TASK, K_TASK,
+	       "app::task 140\n"
+	       "  polled 30\n"
+	       "  waiting for mpsc::recv at m.rs:40 app::d 110\n"
+	       "    for other 110\n"
+	       "      polled 30\n"
+	       "      ready, not polled 10\n"
+	       "        its thread was between polls 5\n"
+	       "        its thread was busy with third 5\n"
+	       "          polled 5\n"
+	       "      to be spawned by third 70\n"
+	       "        polled 20\n"
+	       "        in sleep 50\n");
+}
+
+/* ---- rounds ---- */
+
+static void test_rounds(void **state)
+{
+	RECORD(rec);
+	(void)state;
+	worker(rec, 0);
+	spawn(rec, 10, 0, K_TASK, 1);
+	poll(rec, 10, 20, 0, K_TASK, 1, TO_PENDING, P_SOCKET);
+	for (unsigned i = 0; i < 3; i++) {
+		uint64_t t = 100 * (i + 1);
+
+		park(rec, t - 70, t, 0, TB_EPOLL_WAIT);
+		wake(rec, t, 0, K_TASK, 1);
+		poll(rec, t + 2, t + 10, 0, K_TASK, 1, TO_PENDING, P_SLEEP);
+		park(rec, t + 10, t + 20, 0, TB_EPOLL_WAIT);
+		wake(rec, t + 20, 0, K_TASK, 1);
+		poll(rec, t + 20, t + 25, 0, K_TASK, 1, TO_PENDING, P_SOCKET);
+	}
+	expect(rec, CU_ROUND, K_TASK,
+	       "app::task 75\n"
+	       "  polled 39\n"
+	       "  waiting for time::sleep::Sleep at m.rs:20 app::b 30\n"
+	       "    for a timer 30\n"
+	       "  ready, not polled 6\n"
+	       "    its thread was between polls 6\n");
+}
+
+/* Requests of a handler, which begins and ends within polls. */
+static void test_handler(void **state)
+{
+	RECORD(rec);
+	(void)state;
+	worker(rec, 0);
+	spawn(rec, 10, 0, K_TASK, 1);
+	begin(rec, 10, 0, K_TASK, 1);
+	at(rec, 15, 0, TE_FUTURE_BEGIN, TRACE_FUTURE_FIRST, K_HANDLER, 0x100, 0);
+	at(rec, 18, 0, TE_FUTURE_END, TO_PENDING, K_HANDLER, 0x100, P_SLEEP);
+	end(rec, 20, 0, K_TASK, 1, TO_PENDING, P_SLEEP);
+	park(rec, 20, 100, 0, TB_EPOLL_WAIT);
+	wake(rec, 100, 0, K_TASK, 1);
+	begin(rec, 100, 0, K_TASK, 1);
+	at(rec, 101, 0, TE_FUTURE_BEGIN, 0, K_HANDLER, 0x100, 0);
+	block(rec, 103, 106, 0, TB_READ);
+	at(rec, 108, 0, TE_FUTURE_END, TO_READY, K_HANDLER, 0x100, 0);
+	end(rec, 120, 0, K_TASK, 1, TO_PENDING, P_SOCKET);
+	expect(rec, CU_ROUND, K_TASK,
+	       "app::task › order 93\n"
+	       "  polled 10\n"
+	       "  in read 3\n"
+	       "  waiting for time::sleep::Sleep at m.rs:20 app::b 80\n"
+	       "    for a timer 80\n");
+}
+
+/* ---- what is not known ---- */
+
+static void test_lost(void **state)
+{
+	RECORD(rec);
+	(void)state;
+	worker(rec, 0);
+	spawn(rec, 10, 0, K_TASK, 1);
+	poll(rec, 10, 20, 0, K_TASK, 1, TO_PENDING, P_CHANNEL);
+	at(rec, 40, 0, TE_LOST, 0, TRACE_KIND_NONE, 0, 3);
+	poll(rec, 90, 100, 0, K_TASK, 1, TO_READY, 0);
+	expect(rec, CU_TASK, K_TASK,
+	       "app::task 90\n"
+	       "  polled 20\n"
+	       "  unknown: events are missing 70\n");
+}
+
+/* A task that waits for another for longer than the window reaches: the rest says so, and the sum
+ * is right. */
+static void test_window(void **state)
+{
+	struct history h = {0};
+	uint64_t number, first = 0;
+
+	(void)state;
+	for (size_t i = 0; i < HISTORY_MAX + 10; i++) {
+		struct segment *s = history_add(&h, &number);
+
+		assert_non_null(s);
+		s->begin_ns = i;
+		if (!i)
+			first = number;
+	}
+	assert_int_equal(h.cap, HISTORY_MAX);
+	assert_null(history_get(&h, first));
+	assert_null(history_get(&h, 0));
+	assert_null(history_get(&h, number + 1));
+	assert_int_equal(history_get(&h, number)->begin_ns, HISTORY_MAX + 9);
+	assert_int_equal(history_get(&h, number - 1000)->begin_ns, HISTORY_MAX + 9 - 1000);
+	history_done(&h);
+}
+
+static void test_slowest(void **state)
+{
+	struct tree_limits limits = {0};
+	struct tree t = {0};
+	uint32_t a, b;
+
+	(void)state;
+	assert_int_equal(tree_init(&t, &limits), 0);
+	a = tree_child(&t, &limits, 0, NT_POLLED, 0, 0);
+	b = tree_child(&t, &limits, 0, NT_READY, 0, 0);
+	for (unsigned i = 1; i <= 100; i++) {
+		struct parts parts = {0};
+
+		assert_int_equal(parts_add(&parts, a, 100), 0);
+		if (i > 98)
+			assert_int_equal(parts_add(&parts, b, 100000), 0);
+		assert_int_equal(
+			tree_add_unit(&t, &limits, UNIT_TASK, i > 98 ? 100100 : 100, &parts), 0);
+		parts_done(&parts);
+	}
+	struct slow_set set = tree_slowest(&t, UNIT_TASK, 0.01);
+	struct cell *cells = tree_slow_cells(&t, UNIT_TASK, &set);
+
+	assert_non_null(cells);
+	assert_int_equal(set.n, 2);
+	assert_int_equal(set.ns, 200200);
+	assert_int_equal(cells[a].ns, 200);
+	assert_int_equal(cells[b].ns, 200000);
+	assert_int_equal(cells[b].n_units, 2);
+	free(cells);
+	tree_clear(&t, &limits, UNIT_TASK);
+	assert_int_equal(limits.n_cells, 0);
+	assert_int_equal(t.units[UNIT_TASK].length.count, 0);
+	tree_done(&t);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_polls),	 cmocka_unit_test(test_ready),
+		cmocka_unit_test(test_driver),	 cmocka_unit_test(test_chain),
+		cmocka_unit_test(test_lock),	 cmocka_unit_test(test_lock_by_place),
+		cmocka_unit_test(test_blocking), cmocka_unit_test(test_spawner),
+		cmocka_unit_test(test_rounds),	 cmocka_unit_test(test_handler),
+		cmocka_unit_test(test_lost),	 cmocka_unit_test(test_window),
+		cmocka_unit_test(test_slowest),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
