@@ -157,6 +157,8 @@ static inline struct agent_reach reach_of(const struct agent_future *f)
 	const struct agent_hook *hook = f->hook;
 	struct agent_notes *n = f->notes;
 
+	if (unlikely(hook->flags & AGENT_HOOK_HELD)) /* no vtable says how large it is */
+		return (struct agent_reach){n, f->future, 0};
 	if (hook->flags & AGENT_HOOK_CHAIN)
 		return agent_reach(n, f->future, hook->future.value_bytes);
 	if (likely(hook->flags & AGENT_HOOK_SHOWN))
@@ -292,7 +294,8 @@ static inline bool is_unresumed(const struct agent_future *f)
 {
 	const struct agent_hook *hook = f->hook;
 
-	return hook->future.result.from == AR_STATE && likely(hook->flags & AGENT_HOOK_SHOWN) &&
+	return hook->future.result.from == AR_STATE &&
+	       likely(hook->flags & (AGENT_HOOK_SHOWN | AGENT_HOOK_HELD)) &&
 	       !agent_state_value(future_state(hook, f->future), hook->future.result.size);
 }
 
@@ -328,6 +331,58 @@ static __attribute__((noinline)) bool find_borrowed(struct agent_future *f)
 	}
 	f->future = *at;
 	return has_state(f);
+}
+
+/* ---- futures that a library's object holds ---- */
+
+/* Where the pointer to the box is: `result` is the first argument, the object. */
+static inline const char *box_pointer(const struct agent_future *f)
+{
+	return (const char *)f->result + f->hook->future.held_offset;
+}
+
+/* Whether the box says that there is a future. */
+static inline bool has_tag(const struct agent_hook *hook, const char *box)
+{
+	return !hook->future.tag_size ||
+	       agent_state_value(box, hook->future.tag_size) == hook->future.tag_some;
+}
+
+/* The future in the object's box, as the object is lent to the method. False: it has none that may be
+ * polled. Debug information says where it is, so it is asked whether there is memory. */
+static __attribute__((noinline)) bool find_held(struct agent_future *f)
+{
+	const struct agent_hook *hook = f->hook;
+	uint16_t last = __atomic_load_n(&hook->last_state, __ATOMIC_ACQUIRE);
+	const char *at = box_pointer(f);
+
+	if (!last || (uint64_t)at % 8 || !agent_readable(f->notes, (uint64_t)at, 8))
+		return false;
+	at = (const char *)agent_state_value(at, 8);
+	if (hook->future.tag_size &&
+	    (!agent_readable(f->notes, (uint64_t)at, hook->future.tag_size) || !has_tag(hook, at)))
+		return false;
+	f->future = at + hook->future.future_offset;
+	at = future_state(hook, f->future);
+	if (!agent_readable(f->notes, (uint64_t)at, hook->future.result.size))
+		return false;
+	uint64_t state = agent_state_value(at, hook->future.result.size);
+	return !state || (state > hook->future.pending && state <= last);
+}
+
+/* Its state at the method's end, when the object is still lent. What is no longer there has ended: then
+ * that it is ready. */
+static inline uint64_t held_state(const struct agent_future *f)
+{
+	const struct agent_hook *hook = f->hook;
+	uint64_t state;
+
+	const char *box = (const char *)agent_state_value(box_pointer(f), 8);
+
+	if (box + hook->future.future_offset != f->future || !has_tag(hook, box))
+		return hook->future.result.ready;
+	state = agent_state_value(future_state(hook, f->future), hook->future.result.size);
+	return state <= hook->last_state ? state : hook->future.result.ready;
 }
 
 /* ---- chains of futures in boxes ---- */
@@ -420,7 +475,10 @@ static inline void chain_end(const struct agent_future *f)
 	const struct agent_hook *hook = f->hook;
 	struct agent_notes *n = f->notes;
 	uint32_t outer, base = chain_close(f, &outer);
-	uint64_t state = agent_state_value(future_state(hook, f->future), hook->future.result.size);
+	bool held = unlikely(hook->flags & AGENT_HOOK_HELD);
+	uint64_t state =
+		held ? held_state(f)
+		     : agent_state_value(future_state(hook, f->future), hook->future.result.size);
 
 	if (unlikely(!f->outer && !n->depth))
 		n->n_chain = n->chain_base = 0;
@@ -428,9 +486,10 @@ static inline void chain_end(const struct agent_future *f)
 		chain_pending(f, outer, base);
 	else
 		n->n_chain = (uint16_t)base;
+	/* A method need not poll what its object holds. */
 	if (unlikely(f->listed))
-		handler_end(f, state > hook->future.pending	    ? AE_FUTURE_PENDING
-			       : state == hook->future.result.ready ? AE_FUTURE_READY
+		handler_end(f, state > hook->future.pending || (held && !state) ? AE_FUTURE_PENDING
+			       : state == hook->future.result.ready		? AE_FUTURE_READY
 								    : AE_FUTURE_UNKNOWN);
 }
 
@@ -480,7 +539,8 @@ bool agent_future_begin(struct agent_hook *hook, struct agent_future *f, void *f
 		agent_lose(n, 2);
 		return false;
 	}
-	if (unlikely(hook->flags & AGENT_HOOK_INDIRECT) && !find_borrowed(f))
+	if (unlikely(hook->flags & (AGENT_HOOK_INDIRECT | AGENT_HOOK_HELD)) &&
+	    !(hook->flags & AGENT_HOOK_HELD ? find_held(f) : find_borrowed(f)))
 		return false;
 	n->n_futures++;
 	if (hook->flags & AGENT_HOOK_CHAIN)

@@ -273,6 +273,10 @@ enum agent_hook_flags {
 	 * not those of others of this kind in it. The tool sets both while the program runs. */
 	AGENT_HOOK_HANDLER = 2048,
 	AGENT_HOOK_SERVES = 4096, /* AH_TOKIO_POLL, AH_ASYNC_RUN */
+	/* AGENT_HOOK_CHAIN, but no poll slot: a method of a library's, of which the poll of a future
+	 * has become a part, or which calls it. The future lies in a box that the first argument's
+	 * object has, and it may have none: `last_state`. */
+	AGENT_HOOK_HELD = 8192,
 };
 
 /*
@@ -313,7 +317,10 @@ struct agent_hook {
 	uint16_t type;	  /* enum agent_hook_type */
 	uint16_t kind;	  /* kind number, number of a call, or AGENT_KIND_NONE */
 	uint16_t flags;	  /* enum agent_hook_flags */
-	uint16_t reserved;
+	/* AGENT_HOOK_HELD: the last of the future's states; a larger value means that there is no
+	 * future. 0: where it is isn't known. The tool sets it while the program runs, after what
+	 * says where. */
+	uint16_t last_state;
 	union {
 		/* AH_TOKIO_*, AH_ASYNC_*: what is called with a task's header. */
 		struct {
@@ -338,10 +345,19 @@ struct agent_hook {
 			struct agent_result result;
 			/* The value that means pending; AR_STATE: those above it. */
 			uint64_t pending;
-			/* AR_STATE of one byte: in the states whose bits are set nothing is to be
-			 * listed, and the program begins with the future's node, from state 0 on.
-			 * The tool sets it after the program. */
-			uint32_t alone;
+			union {
+				/* AR_STATE of one byte: in the states whose bits are set nothing
+				 * is to be listed, and the program begins with the future's node,
+				 * from state 0 on. The tool sets it after the program. */
+				uint32_t alone;
+				/* AGENT_HOOK_HELD: from the box's begin to the future; the box
+				 * begins with a tag of so many bytes, 0: it has none, that has this
+				 * value if there is a future. */
+				struct {
+					uint16_t future_offset;
+					uint8_t tag_size, tag_some;
+				};
+			};
 			union {
 				/* AGENT_HOOK_INDIRECT: from argument `argument` (1 to 6) so many
 				 * pointers, each at the place to which the one before it leads,
@@ -351,6 +367,8 @@ struct agent_hook {
 				};
 				/* AGENT_HOOK_CHAIN: how large the future is, by the vtable. */
 				uint32_t value_bytes;
+				/* AGENT_HOOK_HELD: from the object to the pointer to the box. */
+				uint32_t held_offset;
 				/* AH_ROOT_SITE: from where the stack pointer was at the call to
 				 * the future. */
 				int32_t frame_offset;

@@ -9,7 +9,9 @@
  */
 #include "future/cell.h"
 
+#include "binary/dwarf/polls.h"
 #include "future/await.h"
+#include "future/future_path.h"
 
 #include <string.h>
 
@@ -72,6 +74,86 @@ bool cell_tokio(struct debug *d, const struct scan_kind *k, struct future_cell *
 		return ret->future != NULL;
 	}
 	return false;
+}
+
+/* ---- in a library's object ---- */
+
+/* The coroutine in an Option, where it begins, and how the Option says that it is there: by a tag of its
+ * own, or None is a value of the coroutine's state. NULL: otherwise. */
+static const struct dw_type *in_option(struct debug *d, const struct dw_type *t,
+				       struct place_held *ret)
+{
+	const struct dw_variant *v = NULL;
+	const struct dw_type *some, *inner;
+	uint64_t offset;
+
+	if (!t || !t->has_variants || !await_starts(t->full_name, "core::option::Option<"))
+		return NULL;
+	for (size_t i = 0; i < t->n_variants; i++)
+		if (!strcmp(t->variants[i].member.name, "Some"))
+			v = &t->variants[i];
+	some = v ? dw_member_type(d, &v->member) : NULL;
+	inner = some && some->n_members == 1 ? dw_member_type(d, &some->members[0]) : NULL;
+	if (!inner || !dw_is_coroutine(inner))
+		return NULL;
+	offset = v->member.offset + some->members[0].offset;
+	if (v->is_default)
+		return !offset && inner->discr_offset == t->discr_offset &&
+				       inner->discr_size == t->discr_size && inner->size == t->size
+			       ? inner
+			       : NULL;
+	if (t->discr_offset || !t->discr_size || t->discr_size > 8 || v->value > UINT8_MAX ||
+	    offset > UINT16_MAX)
+		return NULL;
+	ret->tag_size = (uint8_t)t->discr_size;
+	ret->tag_some = (uint8_t)v->value;
+	ret->future_offset = (uint16_t)offset;
+	return inner;
+}
+
+static uint64_t last_state(const struct dw_type *coroutine)
+{
+	uint64_t last = 0;
+
+	for (size_t i = 0; i < coroutine->n_variants; i++) {
+		const struct dw_variant *v = &coroutine->variants[i];
+
+		if (!v->is_default && v->value > last)
+			last = v->value;
+	}
+	return last;
+}
+
+bool cell_held(struct debug *d, uint64_t method, const char *const *members, size_t n_members,
+	       struct future_cell *ret_cell, struct place_held *ret_held)
+{
+	struct future_path w = {.type = debug_method_object(d, method), .through = POINTERS_OWNED};
+	struct place_held held = {0};
+	const struct dw_type *future;
+	uint64_t last;
+
+	for (size_t i = 0; i < n_members && w.type; i++) {
+		const struct dw_member *m = dw_find_member(w.type, members[i]);
+
+		if (!m)
+			return false;
+		w.offset += m->offset;
+		w.type = dw_member_type(d, m);
+	}
+	if (!w.type || !future_path_single(d, NULL, &w) || w.type->class != DC_POINTER)
+		return false;
+	future = in_option(d, dw_type_of(d, w.type->target_ref), &held);
+	last = future ? last_state(future) : 0;
+	if (!last || last > UINT16_MAX || w.offset > UINT32_MAX ||
+	    future->discr_offset > UINT32_MAX)
+		return false;
+	*ret_cell = (struct future_cell){.future = future, .size = future->size};
+	held.pointer_offset = (uint32_t)w.offset;
+	held.state_offset = (uint32_t)future->discr_offset;
+	held.state_size = (uint8_t)future->discr_size;
+	held.last_state = (uint16_t)last;
+	*ret_held = held;
+	return true;
 }
 
 /* A power of two that the size is a multiple of. */

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "binary/dwarf/debug.h"
+#include "process/places.h"
 #include "runtime/debug_names.h"
 
 struct future_cell {
@@ -15,6 +16,11 @@ struct future_cell {
 /* Tokio's Stage<T> in the cell of a kind, and its offset from the header; NULL: unknown. */
 const struct dw_type *cell_stage(struct debug *d, const struct scan_kind *k,
 				 const struct debug_kind *types, uint64_t *ret_offset);
+
+/* The future that a method polls in a box, which `members` lead to from its object (process/places.h).
+ * ret_cell gets the future, at 0. False: unknown, or it is no coroutine, or one beside something else. */
+bool cell_held(struct debug *d, uint64_t method, const char *const *members, size_t n_members,
+	       struct future_cell *ret_cell, struct place_held *ret_held);
 
 /* The future in the cell of a Tokio task that isn't complete. False: unknown. */
 bool cell_tokio(struct debug *d, const struct scan_kind *k, struct future_cell *ret);

@@ -56,6 +56,7 @@ struct compiler {
 	const char *const *own;	    /* see program_compile() */
 	const struct dw_type *self; /* what the program begins with */
 	bool follows;		    /* pointers */
+	bool connection;	    /* program.serves */
 	uint32_t outer;		    /* as node.outer, of nodes that are made now */
 	bool pointed;		    /* the same */
 	struct map futures;	    /* (ref of a coroutine, 0) -> index in out->futures + 1 */
@@ -500,6 +501,24 @@ static int fill_await(struct compiler *c, const struct node *n, const struct dw_
 	return place_of(c, n, &a, &step->point);
 }
 
+/* A connection of a server's, which polls the program's own handlers. */
+static bool is_connection(const struct dw_type *t)
+{
+	return t && (await_starts(t->full_name, "hyper::server::conn::") ||
+		     await_starts(t->full_name, "hyper_util::server::conn::"));
+}
+
+/* Whether what is suspended there awaits one, or has it in a variable that it polls by reference. */
+static bool has_connection(struct compiler *c, const struct dw_variant *v)
+{
+	const struct dw_type *state = dw_member_type(c->d, &v->member);
+
+	for (size_t i = 0; state && i < state->n_members; i++)
+		if (is_connection(dw_member_type(c->d, &state->members[i])))
+			return true;
+	return false;
+}
+
 static int fill_coroutine(struct compiler *c, const struct node *n, const struct dw_variant *v,
 			  struct agent_step *step)
 {
@@ -508,8 +527,10 @@ static int fill_coroutine(struct compiler *c, const struct node *n, const struct
 				   .hooked_parent = n->hooked_parent};
 
 	/* 0 not polled yet, 1 returned, 2 panicked */
-	if (v->value > 2 && !v->is_default)
+	if (v->value > 2 && !v->is_default) {
+		c->connection = c->connection || (!n->pointed && has_connection(c, v));
 		return fill_await(c, n, v, step);
+	}
 	if (v->value == 1 && lists(c) && !is_self(c, n))
 		return add_mark(c, n->type, &info, &step->point);
 	return 0;
@@ -713,6 +734,7 @@ int program_compile(struct debug *d, const struct future_cell *cell, enum progra
 
 	if (!has_places)
 		program_done(ret);
+	ret->serves = r == 0 && c.connection;
 	ret->has_own = r == 0 && mode == PROGRAM_CHAIN && has_own(&c);
 	free(c.nodes);
 	map_done(&c.futures);

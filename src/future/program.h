@@ -30,6 +30,8 @@ struct program {
 	/* Of a program of chains, also without places: a future of the program's own, not a
 	 * library's, lies in it, or it is one, and it does not only call another one. */
 	bool has_own;
+	/* The same: it awaits a connection that it serves. */
+	bool serves;
 	/* of a program that lists every future */
 	struct place_point *points;   /* by place */
 	struct place_future *futures; /* strings belong to the compiler */

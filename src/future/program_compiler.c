@@ -32,6 +32,7 @@ struct result {
 	struct program program;
 	bool boxed, serves;
 	struct place_future handler; /* name NULL: it is none */
+	struct place_held held;
 	uint32_t kind, first;
 	uint64_t size, task_bytes;
 	uint32_t type_kind;
@@ -141,7 +142,7 @@ static bool set_owner(const struct future_cell *cell, struct result *result)
 	struct place_future *h = &result->handler;
 
 	if (!result->boxed) {
-		result->serves = !p->has_own && !is_box(cell->future->full_name);
+		result->serves = p->serves || (!p->has_own && !is_box(cell->future->full_name));
 		return true;
 	}
 	if (!p->has_own || is_middleware(cell->future->full_name))
@@ -262,6 +263,21 @@ static size_t compile_cell(struct program_compiler *c, struct debug *d,
 	return ret->n_places;
 }
 
+/* What a method of a library's polls in a box. */
+static size_t compile_held(struct program_compiler *c, uint32_t number, const struct attach_kind *k,
+			   uint32_t first)
+{
+	struct result r = {.kind = number, .first = first, .boxed = true};
+	struct debug *d = debug_of(c, k->object);
+	const char *const *members = k->future->holder->members;
+	struct future_cell cell;
+
+	if (!d || !cell_held(d, k->future->poll, members, FUTURE_HOLDER_MEMBERS, &cell, &r.held))
+		return 0;
+	r.size = cell.size;
+	return compile_cell(c, d, &cell, k->object, &r);
+}
+
 /* A future whose polls are hooked: the program begins at its own address. */
 static size_t compile_future(struct program_compiler *c, uint32_t number,
 			     const struct attach_kind *k, uint32_t first)
@@ -307,6 +323,8 @@ static size_t compile(struct program_compiler *c, uint32_t number, const struct 
 	struct debug *d;
 	bool known;
 
+	if (k->future && k->future->holder)
+		return compile_held(c, number, k, first);
 	if (k->future)
 		return compile_future(c, number, k, first);
 	if (k->root_poll)
@@ -440,6 +458,7 @@ static int places_next(void *compiler, struct place_program *ret)
 					      .links = one->program.links,
 					      .serves = one->serves,
 					      .handler = one->handler,
+					      .held = one->held,
 					      .points = one->program.points,
 					      .futures = one->program.futures,
 					      .n_futures = one->program.n_futures,

@@ -1090,6 +1090,11 @@ int attach_program(struct attach *a, uint32_t kind, const uint64_t *words, size_
 			    task_bytes);
 }
 
+int attach_held(struct attach *a, uint32_t kind, const struct place_held *held)
+{
+	return programs_held(&a->process, &a->hooks, &a->layout, kind, held);
+}
+
 int attach_owner(struct attach *a, uint32_t kind, bool handler)
 {
 	return programs_flag(&a->process, &a->hooks, &a->layout, kind,

@@ -145,6 +145,9 @@ bool attach_shut_in(const struct attach *a);
  * -ENOSPC: there is no room for more; -ENOENT: the kind's polls aren't hooked. */
 int attach_program(struct attach *a, uint32_t kind, const uint64_t *words, size_t n_words,
 		   uint64_t task_bytes);
+/* Where a kind's method has its future; it is not recorded before (AGENT_HOOK_HELD). */
+struct place_held;
+int attach_held(struct attach *a, uint32_t kind, const struct place_held *held);
 /* A kind's futures handle what is served, or serve (AGENT_HOOK_HANDLER, AGENT_HOOK_SERVES). */
 int attach_owner(struct attach *a, uint32_t kind, bool handler);
 /* For struct places_target, with the attach as its context.

@@ -83,7 +83,9 @@ static int plan_one(struct hooks *h, struct hooked_object *o, struct map *types,
 			hook->future.argument = f->borrowed_by;
 			hook->future.n_pointers = f->borrowed;
 		}
-		if (o->futures.boxed) {
+		if (f->holder) {
+			hook->flags |= AGENT_HOOK_CHAIN | AGENT_HOOK_HELD;
+		} else if (o->futures.boxed) {
 			hook->flags |= AGENT_HOOK_CHAIN;
 			hook->future.value_bytes =
 				f->value_bytes < UINT32_MAX ? (uint32_t)f->value_bytes : UINT32_MAX;
@@ -201,6 +203,8 @@ int future_hooks_plan(struct hooks *h, const struct process *p, struct hooked_ob
 		struct scan_future *f = &o->futures.v[i];
 		uint64_t *saved;
 
+		if (f->holder && !near)
+			f->trouble = trouble_of_all(o, near);
 		if (!f->trouble &&
 		    (h->n + f->n_uses > AGENT_MAX_HOOKS || h->n_kinds + 1 >= max_kinds))
 			f->trouble = "there are more than can be hooked at once";

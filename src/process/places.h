@@ -54,6 +54,18 @@ struct place_link {
 	bool holds_box; /* what is awaited there may poll a `dyn Future` in a box */
 };
 
+/* Where a method's object has a box with the future (AGENT_HOOK_HELD). */
+struct place_held {
+	uint32_t pointer_offset; /* from the object to the pointer to the box */
+	uint16_t future_offset;	 /* from there to the future */
+	/* The box begins with a tag of so many bytes, which has this value if there is a future; 0
+	 * bytes: it has none. */
+	uint8_t tag_size, tag_some;
+	uint32_t state_offset; /* from the future to its state */
+	uint8_t state_size;
+	uint16_t last_state; /* a larger one means that there is none; 0: nothing is known */
+};
+
 /* The layout program of one kind (agent/ring.h) and the places of its await points: the point with
  * the number first + i is places[i]. All of it belongs to the compiler, until it ends. */
 struct place_program {
@@ -71,6 +83,7 @@ struct place_program {
 	/* And of a future in a box that is the program's own, or holds such a one, and is no known
 	 * middleware: what it is. The same. Else its name is NULL. */
 	struct place_future handler;
+	struct place_held held;
 	/* Where every future was asked for: by point, as the places. Else NULL. */
 	const struct place_point *points;
 	const struct place_future *futures;

@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "process/memory.h"
+#include "process/places.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -61,11 +62,11 @@ static uint32_t alone_states(const struct agent_hook *hook, const uint64_t *word
 	const struct agent_node *node = (const struct agent_node *)(words + 1);
 	uint32_t bits = 0;
 
-	if (hook->type != AH_FUTURE || hook->future.result.from != AR_STATE ||
-	    hook->future.result.size != 1 || hook->future.pending != FIRST_AWAIT - 1 ||
-	    n_words < 1 + NODE_WORDS || steps[0].next != 1 ||
-	    steps[0].delta != (int32_t)hook->future.result.offset || node->base ||
-	    node->kind != NODE_STATE || node->size != 1 ||
+	if (hook->type != AH_FUTURE || hook->flags & AGENT_HOOK_HELD ||
+	    hook->future.result.from != AR_STATE || hook->future.result.size != 1 ||
+	    hook->future.pending != FIRST_AWAIT - 1 || n_words < 1 + NODE_WORDS ||
+	    steps[0].next != 1 || steps[0].delta != (int32_t)hook->future.result.offset ||
+	    node->base || node->kind != NODE_STATE || node->size != 1 ||
 	    n_words < 1 + NODE_WORDS + (size_t)node->n)
 		return 0;
 	for (uint32_t i = 0; i < node->n && i < BITS; i++)
@@ -116,6 +117,33 @@ int programs_add(struct programs *pr, const struct process *p, const struct hook
 		rc = give_program(p, l, h, index, l->programs + pr->used_bytes, end,
 				  alone_states(&h->table[index], words, n_words));
 	pr->used_bytes += bytes;
+	return rc;
+}
+
+int programs_held(const struct process *p, const struct hooks *h, const struct layout *l,
+		  uint32_t kind, const struct place_held *held)
+{
+	size_t index = 0;
+	int rc = 0;
+
+	for (; rc == 0 && poll_hook(h, kind, &index); index++) {
+		uint64_t at = l->hooks + index * sizeof(struct agent_hook);
+		struct agent_hook hook = h->table[index];
+
+		if (!(hook.flags & AGENT_HOOK_HELD))
+			continue;
+		hook.future.result.offset = held->state_offset;
+		hook.future.result.size = held->state_size;
+		hook.future.future_offset = held->future_offset;
+		hook.future.tag_size = held->tag_size;
+		hook.future.tag_some = held->tag_some;
+		hook.future.held_offset = held->pointer_offset;
+		rc = memory_write(p, at + offsetof(struct agent_hook, future), &hook.future,
+				  sizeof(hook.future));
+		if (rc == 0)
+			rc = memory_write(p, at + offsetof(struct agent_hook, last_state),
+					  &held->last_state, sizeof(held->last_state));
+	}
 	return rc;
 }
 

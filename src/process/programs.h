@@ -19,6 +19,11 @@ int programs_add(struct programs *pr, const struct process *p, const struct hook
 		 const struct layout *l, uint32_t kind, const uint64_t *words, size_t n_words,
 		 uint64_t task_bytes);
 
+/* Where the methods of the kind have its future; from then on they are recorded. */
+struct place_held;
+int programs_held(const struct process *p, const struct hooks *h, const struct layout *l,
+		  uint32_t kind, const struct place_held *held);
+
 /* What the kind's futures are to those around them: one of AGENT_HOOK_HANDLER, AGENT_HOOK_SERVES is
  * set in its hooks. */
 int programs_flag(const struct process *p, const struct hooks *h, const struct layout *l,

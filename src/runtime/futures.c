@@ -622,6 +622,96 @@ static int add_another(struct scan_futures *all)
 	return 0;
 }
 
+/* ---- methods that hold a future ---- */
+
+/*
+ * hyper's connection of HTTP/1 keeps what `service_fn` or a `Service` has given in a
+ * Pin<Box<Option<F>>>, and polls it when it looks for something to write; it reads requests, and makes
+ * the future, elsewhere.
+ *
+ * Source: hyper/src/proto/h1/dispatch.rs, struct Server, impl Dispatch for Server, 0.14 to 1.12.
+ */
+static const struct future_holder holders[] = {
+	{"hyper::proto::h1::dispatch::Dispatcher<", "::poll_write", {"dispatch", "in_flight"}},
+};
+
+static const struct future_holder *holder_of(const struct elf_symbol *symbol, char **ret_name)
+{
+	static const char part[] = "10poll_write";
+
+	if (symbol->type != STT_FUNC || !strstr(symbol->name, part))
+		return NULL;
+	_cleanup_free_ char *name = name_demangle(symbol->name);
+	const char *bare = name ? name + (*name == '<') : NULL;
+
+	for (size_t i = 0; bare && i < sizeof(holders) / sizeof(holders[0]); i++) {
+		const struct future_holder *h = &holders[i];
+
+		if (strncmp(bare, h->begin, strlen(h->begin)) != 0 || !ends(name, h->end))
+			continue;
+		*ret_name = name;
+		name = NULL;
+		return h;
+	}
+	return NULL;
+}
+
+static int read_holder(struct scanner *s, const struct elf_symbol *symbol)
+{
+	struct scan_future f = {.poll = symbol->addr};
+	uint64_t start, end;
+	struct poll_code code;
+
+	f.holder = holder_of(symbol, &f.full_name);
+	if (!f.holder)
+		return 0;
+	f.name = name_shorten(f.full_name);
+	set_state(&f, 0, 1);
+	if (!elf_image_function(s->image, symbol->addr, &start, &end) || start != symbol->addr ||
+	    !poll_code_read(s->image, start, end, POLL_CODE_ANY, 1, NULL, 0, &code))
+		f.trouble = "their code can't be decoded";
+	else if (code.stack)
+		f.trouble = "they take arguments from the stack";
+	int rc = f.name ? add(s, &f) : -ENOMEM;
+
+	if (rc < 0)
+		future_done(&f);
+	return rc;
+}
+
+/* They come after the others. */
+static int find_holders(struct scanner *s, const struct elf_symbol *symbols, size_t n)
+{
+	struct scan_futures *out = s->out;
+	size_t first = out->n;
+	uint64_t last = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		size_t before = out->n;
+
+		if (symbols[i].addr == last || !elf_image_is_code(s->image, symbols[i].addr))
+			continue;
+		TRY(read_holder(s, &symbols[i]));
+		last = out->n > before ? symbols[i].addr : last;
+	}
+	if (out->n == first)
+		return 0;
+	_cleanup_free_ uint64_t *targets = calloc(out->n - first, sizeof(*targets));
+
+	if (!targets)
+		return -ENOMEM;
+	for (size_t i = first; i < out->n; i++)
+		targets[i - first] = out->v[i].poll;
+	TRY(code_refs_find(s->image, targets, out->n - first, CODE_REFS_ALL, &out->holder_uses));
+	for (size_t i = first; i < out->n; i++) {
+		struct scan_future *f = &out->v[i];
+
+		f->uses = code_refs_of(&out->holder_uses, f->poll, &f->n_uses);
+		judge_uses(f);
+	}
+	return 0;
+}
+
 int found_boxed_find(struct elf_image *image, struct scan_futures *ret)
 {
 	static const struct futures_wanted all = {0};
@@ -651,6 +741,8 @@ int found_boxed_find(struct elf_image *image, struct scan_futures *ret)
 	free(s.panics);
 	if (rc >= 0)
 		rc = add_another(ret);
+	if (rc >= 0)
+		rc = find_holders(&s, symbols, n);
 	if (rc < 0)
 		found_futures_done(ret);
 	return rc < 0 ? rc : 0;
@@ -662,5 +754,6 @@ void found_futures_done(struct scan_futures *f)
 		future_done(&f->v[i]);
 	free(f->v);
 	code_refs_done(&f->uses);
+	code_refs_done(&f->holder_uses);
 	*f = (struct scan_futures){0};
 }

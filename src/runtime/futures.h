@@ -23,6 +23,15 @@ struct futures_wanted {
 /* Whether a future of this name is wanted. */
 bool futures_want(const struct futures_wanted *w, const char *name, const char *full_name);
 
+#define FUTURE_HOLDER_MEMBERS 2u
+
+/* A library's method that polls a future which its object has in a box: where an optimiser has made
+ * that poll a part of the method, there is no other function to hook. */
+struct future_holder {
+	const char *begin, *end;		    /* of its demangled name */
+	const char *members[FUTURE_HOLDER_MEMBERS]; /* that lead from the object to the box */
+};
+
 struct scan_future {
 	uint64_t poll; /* its entry, as linked */
 	char *name;    /* for people */
@@ -39,20 +48,21 @@ struct scan_future {
 	uint32_t
 		n_types; /* of a boxed one: that its names are of, by what drops it; 0: not by that */
 	uint64_t drop;	 /* then: that function */
-	bool shown;	 /* its code begins by reading the state: AGENT_HOOK_SHOWN */
+	const struct future_holder *holder; /* NULL: it is a poll function */
+	bool shown; /* its code begins by reading the state: AGENT_HOOK_SHOWN */
 	struct agent_result result;
 	uint64_t pending; /* as agent_hook.pending */
 	const struct code_ref *uses;
 	size_t n_uses;
 };
 
-/* The type of the future that it polls; NULL: not known. */
+/* The type of the future that it polls; NULL: not known. Not of a holder's. */
 const struct dw_type *find_future_type(struct debug *d, const struct scan_future *f);
 
 struct scan_futures {
 	struct scan_future *v; /* by address */
 	size_t n;
-	struct code_refs uses;
+	struct code_refs uses, holder_uses;
 	bool debug; /* there was debug information */
 	bool boxed; /* found_boxed_find()'s */
 };
@@ -62,6 +72,6 @@ struct scan_futures {
 int found_futures_find(struct elf_image *image, struct debug *d,
 		       const struct futures_wanted *wanted, struct scan_futures *ret);
 /* Only coroutines that vtables of `dyn Future` lead to, by symbols and code; their uses are the poll
- * slots of these vtables. */
+ * slots of these vtables. And methods that hold a future, with all uses. */
 int found_boxed_find(struct elf_image *image, struct scan_futures *ret);
 void found_futures_done(struct scan_futures *f);

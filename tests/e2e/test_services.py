@@ -15,7 +15,9 @@ import plx  # noqa: E402
 ROUTES = ["blocks", "file", "hello", "item", "order", "pool"]
 CLIENTS, ROUNDS = 4, 20
 # CI has time for one; --all builds the others.
-SLICE = [("axum", "release-debug"), ("axum", "release")]
+SLICE = [
+    ("axum", "release-debug"), ("axum", "release"), ("hyper", "release-debug"), ("tonic", "release-debug"), ("actix", "debug"),
+]
 MORE = [
     (framework, profile)
     for framework in ("axum", "hyper", "actix", "tonic")
@@ -117,6 +119,46 @@ def test_places_of_axum(pollux, tmp_path):
         for chain in found
         if in_order(chain, "service::item")
     )
+
+
+def test_requests_of_hyper(pollux, service, tmp_path):
+    """The function that service_fn has got is the handler of all routes, though its poll is a part of hyper's."""
+    framework, profile = service
+    if framework != "hyper" or profile not in ("debug", "release-debug"):
+        pytest.skip("other tests have the other frameworks; there is no debug information")
+    trace = tmp_path / "t.plx"
+    report, truth = serve(pollux, build("service-hyper", profile, "service"), trace)
+    assert report["lost"] == 0 and report["waits_without_place"] == 0
+    (family,) = [f for f in report["families"] if "handlers" in f]
+    adds_up(family)
+    assert family["name"].startswith("service::serve")
+    route, none = family["handlers"]
+    total = sum(r["requests"] for r in truth["routes"])
+    assert route["handler"] == "service::route" and none["handler"] is None
+    assert route["requests"] == route["ready"] == route["latency_ns"]["count"] == total
+    # The handler's own clock, in whole microseconds, runs within its first and its last poll.
+    assert route["latency_ns"]["max"] + 1000 > 1000 * max(r["max_us"] for r in truth["routes"])
+    slept = sum(c["count"] for c in route["blocking_calls"] if "nanosleep" in c["call"])
+    requests = {r["name"]: r["requests"] for r in truth["routes"]}
+    assert slept == requests["blocks"]
+
+    # Waits are in the program's own code, below the handler.
+    waits = collections.Counter()
+    for w in report["waits"]:
+        if w["family"] == family["name"]:
+            waits[w["handler"], w["function"], w["line"]] += w["wait_ns"]["count"]
+    pause = ("service::route", "service::work::pause", line_of("work", "tokio::time::sleep("))
+    assert waits[pause] == requests["item"] + requests["pool"]
+    assert {("service::route", "service::order", line_of("hyper", "orders.send(1)")),
+            ("service::route", "service::work::take_item", line_of("work", "stock.lock()"))} <= set(waits)
+    assert {function for handler, function, _ in waits if handler is None} <= {"service::serve::{async_block#1}"}
+    found = chains(trace)
+    by_route = {
+        route: sum(n for chain, n in found.items()
+                   if in_order(chain, "service::work::pause", handler, "service::route", "service::serve::{async_block#1}"))
+        for route, handler in (("item", "service::item"), ("pool", "service::work::query"))
+    }
+    assert by_route == {"item": requests["item"], "pool": requests["pool"]}
 
 
 # How the names of tasks begin that serve.

@@ -352,6 +352,127 @@ static void test_handler(void **state)
 	(void)state;
 }
 
+/* ---- a future that a library's object has in a box ---- */
+
+struct in_box {
+	uint64_t tag; /* 1: there is a future */
+	struct future future;
+};
+
+struct object {
+	uint64_t words[2];
+	struct in_box *box;
+	uint64_t tag, state; /* after the method */
+	bool moves;	     /* into another box */
+	bool untouched;
+};
+
+static struct in_box another_box;
+static void (*method)(struct object *);
+static struct object *of_the_connection;
+
+static void method_body(struct object *o)
+{
+	if (o->untouched)
+		return;
+	if (o->moves)
+		o->box = &another_box;
+	o->box->tag = o->tag;
+	o->box->future.state = (uint8_t)o->state;
+}
+
+static void connection_poll(struct boxed_task *task)
+{
+	(void)task;
+	method(of_the_connection);
+}
+
+enum { HELD_KIND = 27, CONNECTION_KIND = 28, LAST_STATE = 4 };
+
+/* The connection is polled: `first` and `end` are the events of its future's poll, 0: there are none. */
+static void expect_held(struct agent_hook *task, struct object *o, uint64_t first, uint64_t end,
+			bool linked)
+{
+	struct boxed_task t = {.state = 3 * TOKIO_REFERENCE, .id = 4};
+	const void *future = o->box ? &o->box->future : NULL;
+	struct agent_event e;
+
+	of_the_connection = o;
+	((void (*)(struct boxed_task *))area_stub(&area, task))(&t);
+	expect_event(AE_POLL_BEGIN, CONNECTION_KIND, (void *)4);
+	if (first) {
+		expect_event(first, HELD_KIND, future);
+		expect_event(end, HELD_KIND, future);
+	}
+	if (linked) {
+		assert_true(area_next(&area, area_my_ring(&area), &e));
+		assert_int_equal(e.word0 & 0xff, AE_CHAIN);
+		assert_int_equal(e.word1, AGENT_CHAIN_KIND + HELD_KIND);
+	}
+	expect_event(AE_POLL_PENDING, CONNECTION_KIND, (void *)4);
+	expect_nothing();
+}
+
+static void test_held(void **state)
+{
+	struct agent_hook *hook = area_hook(&area, AH_FUTURE, HELD_KIND, (const void *)method_body);
+	struct agent_hook *task =
+		area_hook(&area, AH_TOKIO_POLL, CONNECTION_KIND, (const void *)connection_poll);
+	struct in_box box = {.tag = 1};
+	struct object o = {.box = &box, .tag = 1, .state = 3};
+
+	hook->future.result = (struct agent_result){
+		.from = AR_STATE, .offset = offsetof(struct future, state), .size = 1, .ready = 1};
+	hook->future.pending = 2;
+	hook->future.held_offset = offsetof(struct object, box);
+	hook->future.future_offset = offsetof(struct in_box, future);
+	hook->future.tag_size = sizeof(box.tag);
+	hook->future.tag_some = 1;
+	hook->flags |= AGENT_HOOK_CHAIN | AGENT_HOOK_HELD | AGENT_HOOK_HANDLER;
+	method = area_stub(&area, hook);
+	task->task.id_offset = offsetof(struct boxed_task, id);
+	task->task.end_offset = sizeof(struct boxed_task);
+	task->flags |= AGENT_HOOK_TASK | AGENT_HOOK_SERVES;
+
+	/* It isn't known yet where the future is. */
+	expect_held(task, &o, 0, 0, false);
+	hook->last_state = LAST_STATE;
+	/* The first poll, the next ones, the last. */
+	box.future.state = 0;
+	expect_held(task, &o, AE_FUTURE_FIRST, AE_FUTURE_PENDING, true);
+	o.state = LAST_STATE;
+	expect_held(task, &o, AE_FUTURE_BEGIN, AE_FUTURE_PENDING, true);
+	o.tag = 0;
+	expect_held(task, &o, AE_FUTURE_BEGIN, AE_FUTURE_READY, false);
+	/* Now there is none, */
+	expect_held(task, &o, 0, 0, false);
+	/* or it has returned, */
+	box = (struct in_box){1, {.state = 1}};
+	expect_held(task, &o, 0, 0, false);
+	/* or it is not polled by the method, */
+	box = (struct in_box){1, {.state = 0}};
+	o = (struct object){.box = &box, .tag = 1, .state = 0};
+	expect_held(task, &o, AE_FUTURE_FIRST, AE_FUTURE_PENDING, false);
+	/* or the object has another box since. */
+	o.moves = true;
+	o.state = 3;
+	expect_held(task, &o, AE_FUTURE_FIRST, AE_FUTURE_READY, false);
+	/* Where the tag is a value of the state. */
+	hook->future.tag_size = 0;
+	box = (struct in_box){7, {.state = 3}};
+	o = (struct object){.box = &box, .tag = 7, .state = LAST_STATE + 1};
+	expect_held(task, &o, AE_FUTURE_BEGIN, AE_FUTURE_READY, false);
+	expect_held(task, &o, 0, 0, false);
+	/* What is no pointer is not followed. */
+	o = (struct object){.untouched = true};
+	for (uint64_t wrong = 0; wrong < 1ull << 62; wrong = 3 * wrong + 1) {
+		o.box = (struct in_box *)wrong;
+		hook->future.tag_size = wrong % 2 ? 8 : 0;
+		expect_held(task, &o, 0, 0, false);
+	}
+	(void)state;
+}
+
 /* A recording that is switched off in the middle, a poll outside of every task's. */
 static void test_chain_apart(void **state)
 {
@@ -1279,6 +1400,7 @@ int main(void)
 		cmocka_unit_test(test_chain_of_two_threads),
 		cmocka_unit_test(test_many_boxes),
 		cmocka_unit_test(test_handler),
+		cmocka_unit_test(test_held),
 	};
 
 	return cmocka_run_group_tests(tests, setup, NULL);

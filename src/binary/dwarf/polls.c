@@ -86,6 +86,21 @@ static bool is_borrowed(struct debug *d, const struct dw_function *f, struct dw_
 	return ret->borrowed != NULL;
 }
 
+const struct dw_type *debug_method_object(struct debug *d, uint64_t addr)
+{
+	enum { RESULT_BYTES = 16 };
+	const struct dw_type *self, *result;
+	struct dw_function f;
+
+	if (!debug_function(d, addr, &f) || !f.self_ref)
+		return NULL;
+	self = dw_type_of(d, f.self_ref);
+	result = returned(d, f.ref);
+	if (!self || self->class != DC_POINTER || !result || result->size > RESULT_BYTES)
+		return NULL;
+	return dw_type_of(d, self->target_ref);
+}
+
 bool debug_poll(struct debug *d, uint64_t addr, struct dw_poll *ret)
 {
 	struct dw_function f;

@@ -20,5 +20,9 @@ struct dw_poll {
 	uint32_t line;
 };
 
+/* The type of the object that a method gets first, as `&mut self`, if what it returns fits into two
+ * registers; NULL: not known, or else. */
+const struct dw_type *debug_method_object(struct debug *d, uint64_t addr);
+
 /* The function that begins at addr; false: it is none, or none is known there. */
 bool debug_poll(struct debug *d, uint64_t addr, struct dw_poll *ret);

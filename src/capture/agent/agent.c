@@ -237,6 +237,8 @@ static int take_places(struct capture *c, struct source *s)
 			TRY(take_handler(c, s, &p));
 		if (p.serves)
 			attach_owner(s->attach, p.kind, false);
+		if (p.held.last_state)
+			attach_held(s->attach, p.kind, &p.held);
 		if (p.n_words &&
 		    attach_program(s->attach, p.kind, p.words, p.n_words, p.task_bytes) == 0 &&
 		    s->kinds[p.kind].task) {
