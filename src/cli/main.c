@@ -68,13 +68,14 @@ static int print(struct buf *text)
 	return EXIT_DONE;
 }
 
-/* "pollux 0.1.0 (1b2c3d4e5f, with BPF)" */
+/* "pollux 0.2.0 (1b2c3d4e5f, static, with BPF)" */
 static int print_version(void)
 {
 	struct buf text = BUF_INIT;
 
-	buf_printf(&text, "pollux %s (%s%swith%s BPF)\n", POLLUX_VERSION, POLLUX_COMMIT,
-		   *POLLUX_COMMIT ? ", " : "", POLLUX_BPF ? "" : "out");
+	buf_printf(&text, "pollux %s (%s%s%swith%s BPF)\n", POLLUX_VERSION, POLLUX_COMMIT,
+		   *POLLUX_COMMIT ? ", " : "", POLLUX_STATIC ? "static, " : "",
+		   POLLUX_BPF ? "" : "out");
 	return print(&text);
 }
 

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""The one executable: what it is, and that it needs nothing of the system but the kernel."""
+import re
+import struct
+import subprocess
+import time
+
+import driver
+import sandbox
+
+MAX_BYTES = 8 << 20
+PT_LOAD, PT_DYNAMIC, PT_INTERP, PT_NOTE = 1, 2, 3, 4
+DT_NEEDED = 1
+ET_DYN, EM_X86_64 = 3, 62
+
+
+def segments(data):
+    """(type, bytes) of each program header."""
+    at, size, count = struct.unpack_from("<Q", data, 32)[0], *struct.unpack_from("<HH", data, 54)
+    for i in range(count):
+        kind, _, offset, _, _, length = struct.unpack_from("<IIQQQQ", data, at + i * size)
+        yield kind, data[offset:offset + length]
+
+
+def needed_isa(data):
+    """Bits of GNU_PROPERTY_X86_ISA_1_NEEDED: 1 is the baseline, 2 is x86-64-v2."""
+    for kind, note in segments(data):
+        at = note.find(struct.pack("<II", 0xC0008002, 4)) if kind == PT_NOTE else -1
+        if at >= 0:
+            return struct.unpack_from("<I", note, at + 8)[0]
+    return 0
+
+
+def test_elf(pollux):
+    """A static, position-independent program of the x86-64 baseline, without an interpreter or a library:
+    which makes the wheel's tags true, whatever the libc."""
+    data = pollux.read_bytes()
+    assert len(data) <= MAX_BYTES
+    assert data[:6] == b"\x7fELF\x02\x01"
+    assert struct.unpack_from("<HH", data, 16) == (ET_DYN, EM_X86_64)
+    found = dict(segments(data))
+    assert PT_INTERP not in found
+    dynamic = found[PT_DYNAMIC]
+    tags = [tag for tag, _ in struct.iter_unpack("<QQ", dynamic[:len(dynamic) // 16 * 16])]
+    assert DT_NEEDED not in tags
+    assert needed_isa(data) & ~1 == 0
+    sections = driver.run("readelf", "-SW", pollux).stdout
+    assert ".text" in sections
+    assert ".symtab" not in sections and ".debug_info" not in sections, "not stripped"
+
+
+def test_no_path_of_the_build(pollux):
+    """Neither the folder it was built in nor a home is in it."""
+    strings = driver.run("strings", "-n", "6", pollux).stdout
+    assert "build-dist" not in strings
+    assert str(driver.ROOT) not in strings
+
+
+def test_version(pollux):
+    """The version is meson's; it says how it was linked."""
+    declared = re.search(r"^\s*version: '([^']+)'", (driver.ROOT / "meson.build").read_text(), re.M)[1]
+    said = driver.run(pollux, "--version").stdout
+    assert re.fullmatch(rf"pollux {re.escape(declared)} \((?:[0-9a-f]{{10}}(?:-dirty)?, )?static, with BPF\)\n", said)
+
+
+def smoke(root, program, target, folder="/"):
+    """record, report, tree, export of a running program, by the executable in a root."""
+    trace = f"{folder}trace.plx"
+    tree = root.good(program, "tree", target.pid)
+    assert re.search(r"tree::own::chain\s+\.\./src/own\.rs:\d+", tree)
+    root.good(program, "record", "-p", target.pid, "-d", "1", "-o", trace)
+    report = root.good(program, "report", trace)
+    assert "none lost" in report
+    assert "tree::own::chain" in report
+    chrome = root.good(program, "export", trace, "--format", "chrome", "-o", "-")
+    assert chrome.startswith('{"displayTimeUnit"')
+    later = root.good(program, "tree", trace)
+    assert "tree::own::chain" in later
+
+
+def test_empty_root(empty, tree_program):
+    """With nothing beside the file: no libc, no /tmp, no /dev, no /etc."""
+    smoke(empty, "/pollux", tree_program)
+    assert sorted(path.name for path in empty.folder.iterdir()) == ["pollux", "proc", "trace.plx"]
+
+
+# Linux 4.18 has system calls up to rseq's number.
+LAST_CALL_OF_4_18, ENOSYS = 334, 38
+JUMP_IF_GREATER = 0x25
+
+
+def shut_in_4_18():
+    """From now on this process and what it starts have the system calls of Linux 4.18."""
+    sandbox.shut_in([(sandbox.LOAD, 0, 0, 0), (JUMP_IF_GREATER, 0, 1, LAST_CALL_OF_4_18),
+                     (sandbox.RETURN, 0, 0, 0x00050000 | ENOSYS), (sandbox.RETURN, 0, 0, sandbox.ALLOW)])
+
+
+def test_calls_of_an_old_kernel(empty, tree_program):
+    """All that an answer needs is there in Linux 4.18."""
+    tree = empty.run("/pollux", "tree", tree_program.pid, preexec_fn=shut_in_4_18)
+    assert "tree::own::chain" in tree.stdout, tree.stderr
+    done = empty.run("/pollux", "record", "-p", tree_program.pid, "-d", "1", "-o", "/t.plx", preexec_fn=shut_in_4_18)
+    assert done.returncode == 0, done.stderr
+    assert "none lost" in empty.good("/pollux", "report", "/t.plx", preexec_fn=shut_in_4_18)
+
+
+def test_launches_in_empty_root(empty):
+    """`record -- CMD` there, of the only program there is."""
+    done = empty.run("/pollux", "record", "-o", "/t.plx", "--", "/pollux", "--version")
+    assert done.stdout.startswith("pollux "), done.stderr
+
+
+def test_own_namespaces(empty, tree_program):
+    """As a debug container beside a target: namespaces of its own but for the processes', no capability
+    but that to trace."""
+    words = empty.command("/pollux", "tree", tree_program.pid)
+    alone = ["unshare", "--net", "--uts", "--ipc"]
+    dropped = ["setpriv", "--bounding-set", "-all,+sys_ptrace,+sys_chroot,+sys_admin", "--"]
+    done = driver.run(*alone, *dropped, *words)
+    assert done.returncode == 0, done.stderr
+    assert "tree::own::chain" in done.stdout
+
+
+def test_copied_into_a_running_root(pollux, root, tree_program):
+    """As one file that is copied through /proc/PID/root into a container that runs already."""
+    sleeper = subprocess.Popen(root.command("sleep", "600"))
+    try:
+        there = driver.Path(f"/proc/{sleeper.pid}/root")
+        deadline = time.monotonic() + driver.TIMEOUT
+        while there.readlink() != root.folder:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        (there / "tmp/pollux").write_bytes(pollux.read_bytes())
+        (there / "tmp/pollux").chmod(0o755)
+        entered = ["nsenter", f"--target={sleeper.pid}", "--mount", f"--root=/proc/{sleeper.pid}/root", "--wd=/"]
+        done = driver.run(*entered, "/tmp/pollux", "tree", tree_program.pid)
+        assert done.returncode == 0, done.stderr
+        assert "tree::own::chain" in done.stdout
+    finally:
+        sleeper.kill()
+        sleeper.wait()
