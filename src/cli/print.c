@@ -111,7 +111,7 @@ static int print_moment(struct trace_reader *r, uint32_t process, enum moment_wh
 			struct buf *out, struct error *err)
 {
 	const struct trace_process *p = trace_reader_process(r, process);
-	const struct render_options options = {.finished = true};
+	const struct render_options options = {.select = {.finished = true}};
 	struct trace_moment m = {0};
 	struct graph graph = {0};
 	struct json j;

@@ -2,13 +2,18 @@
 /* pollux tree: where does each task wait, now or at a recording's start and end. */
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/text.h"
+#include "base/units.h"
 #include "cli/output.h"
 #include "cli/verbs.h"
 #include "future/inspect.h"
 #include "moment/compare.h"
 #include "moment/graph.h"
 #include "moment/render.h"
+#include "timeline/live.h"
+#include "timeline/moments.h"
+#include "timeline/replay.h"
 #include "trace/trace.h"
 
 #include <errno.h>
@@ -23,6 +28,15 @@
 static const struct cli_option options[] = {
 	{0, "family", "TEXT", "only tasks whose name contains TEXT", true},
 	{0, "task", "ID", "only this task, by id or address of its header", true},
+	{0, "state", "STATE", "only tasks in this state", true, false,
+	 "idle scheduled running done"},
+	{0, "waits-for", "TEXT", "only tasks that wait for what has TEXT in its name", true},
+	{0, "longer-than", "TIME", "only tasks that have been in their state for longer (2s, 50ms)",
+	 false},
+	{0, "with", "FUNCTION", "only tasks with a function of that name in their tree or stack",
+	 true},
+	{0, "without", "FUNCTION", "only tasks without one", true},
+	{0, "sort", "KEY", "size: the largest tasks first, with their sizes", false, false, "size"},
 	{0, "depth", "N", "follow awaits up to N levels", false},
 	{0, "all", NULL, "also finished tasks that only a join handle keeps", false},
 	{0, "each", NULL, "do not group tasks with equal trees", false},
@@ -43,6 +57,8 @@ static const char *const examples[] = {
 	"where every task of process 4242 waits",
 	"pollux tree 4242 --family conn",
 	"only the connections",
+	"pollux tree 4242 --waits-for mutex --longer-than 2s",
+	"who has waited for a lock for two seconds: two looks, so long apart",
 	"pollux tree core.4242 --exe ./server",
 	"the same from a core file",
 	"pollux tree pollux-server-4242.plx --at start",
@@ -66,20 +82,22 @@ static void add_names(struct buf *b, const struct trace_moment *m)
 }
 
 /* A word that no task matches is a slip. */
-static int check_words(const struct render_options *opt, const struct trace_moment *m,
-		       struct error *err)
+static int check_words(const struct task_selection *select, const struct graph *g,
+		       const struct thread_use *uses, struct error *err)
 {
+	const struct trace_moment *m = g->moment;
+
 	for (int by_task = 0; by_task < 2; by_task++) {
-		const char *const *words = by_task ? opt->tasks : opt->families;
+		const char *const *words = by_task ? select->tasks : select->families;
 
 		for (; words && *words; words++) {
 			const char *const list[] = {*words, NULL};
-			struct render_options one = {.finished = opt->finished};
+			struct task_selection one = {.finished = select->finished};
 			_cleanup_buf_ struct buf names = BUF_INIT;
 			size_t i = 0;
 
 			*(by_task ? &one.tasks : &one.families) = list;
-			while (i < m->n_tasks && !render_matches(&one, &m->tasks[i]))
+			while (i < m->n_tasks && !task_selected(&one, g, uses, &m->tasks[i]))
 				i++;
 			if (i < m->n_tasks)
 				continue;
@@ -102,58 +120,89 @@ struct job {
 	bool json;
 	bool chosen; /* --at was given */
 	enum moment_when when;
-	unsigned n_unmatched; /* processes of which no task was chosen */
+	unsigned n_unmatched;	/* processes of which no task was chosen */
+	struct live_tasks live; /* of a trace, for --longer-than */
 	struct buf out;
 	struct json j;
 };
 
 /* One moment of a trace, and what changed since another one, or NULL. `titled`: there are several
  * processes. */
-static int show(struct job *job, const struct trace_moment *m, const struct comparison *since,
-		const struct trace_process *process, bool titled, struct error *err)
+static void show(struct job *job, const struct graph *graph, const struct comparison *since,
+		 const struct trace_process *process, bool titled)
 {
-	struct graph graph = {0};
-
-	TRY(graph_make(m, &graph, err));
 	if (job->json) {
 		json_object(&job->j, NULL);
 		json_u64(&job->j, "pid", process ? process->pid : 0);
 		json_string(&job->j, "exe", process ? process->exe : "");
-		json_string(&job->j, "at", moment_when_name(m->when));
-		render_json(&graph, &job->render, &job->j, "moment");
+		json_string(&job->j, "at", moment_when_name(graph->moment->when));
+		render_json(graph, &job->render, &job->j, "moment");
 		if (since)
 			comparison_json(since, &job->j, "since_start");
 		json_end_object(&job->j);
-	} else {
-		if (titled && process) {
-			buf_str(&job->out, job->out.len ? "\n" : "");
-			buf_printf(&job->out, "process %u ", process->pid);
-			text_safe(&job->out, process->exe);
-			buf_str(&job->out, "\n\n");
-		}
-		render_text(&graph, &job->render, &job->out);
-		if (since)
-			comparison_text(since, &job->out);
+		return;
 	}
-	graph_done(&graph);
-	return 0;
+	if (titled && process) {
+		buf_str(&job->out, job->out.len ? "\n" : "");
+		buf_printf(&job->out, "process %u ", process->pid);
+		text_safe(&job->out, process->exe);
+		buf_str(&job->out, "\n\n");
+	}
+	render_text(graph, &job->render, &job->out);
+	if (since)
+		comparison_text(since, &job->out);
 }
 
 /* Of several processes those that have a task that was chosen are shown: 1 or 0. A process alone has
  * to have one for each word. */
-static int check_chosen(struct job *job, const struct trace_moment *m, bool several,
-			struct error *err)
+static int check_chosen(struct job *job, const struct graph *g, bool several, struct error *err)
 {
-	bool chosen = !job->render.tasks && !job->render.families;
+	const struct task_selection *select = &job->render.select;
+	_cleanup_free_ struct thread_use *uses = moment_thread_uses(g->moment);
+	bool chosen = task_selection_is_all(select);
 
+	if (!uses)
+		return error_set(err, -ENOMEM, "out of memory");
 	if (!several) {
-		int rc = check_words(&job->render, m, err);
+		int rc = check_words(select, g, uses, err);
 		return rc < 0 ? rc : 1;
 	}
-	for (size_t i = 0; i < m->n_tasks && !chosen; i++)
-		chosen = render_matches(&job->render, &m->tasks[i]);
+	for (size_t i = 0; i < g->moment->n_tasks && !chosen; i++)
+		chosen = task_selected(select, g, uses, &g->moment->tasks[i]);
 	job->n_unmatched += !chosen;
 	return chosen;
+}
+
+/* How long each task of the end has been in its state, by the events before. One that had none has
+ * been so since the start's moment, which may be long before the first event. */
+static int times_of(struct job *job, const struct trace_reader *r, const struct trace_moment *start,
+		    const struct trace_moment *m, uint64_t **ret_for_ns, struct error *err)
+{
+	struct tl_moments names = {0};
+	uint64_t *for_ns;
+
+	if (m->when != MOMENT_END)
+		return error_set(err, -ENOENT,
+				 "--longer-than: there is no moment of the recording's end, and of "
+				 "its start it is not known how long tasks had waited");
+	for_ns = calloc(m->n_tasks + 1, sizeof(*for_ns));
+	if (!for_ns)
+		return error_set(err, -ENOMEM, "out of memory");
+	for (size_t i = 0; i < m->n_tasks; i++) {
+		const struct moment_task *t = &m->tasks[i];
+		uint32_t kind = tl_moments_kind(&names, r, m->process, t->kind);
+		const struct live_task *live = live_task(&job->live, r, kind, t);
+
+		uint64_t since_ns = live ? live->since_ns : 0;
+
+		if (live && live->quiet && start->now_ns)
+			since_ns = start->now_ns;
+		if (since_ns && since_ns < m->now_ns)
+			for_ns[i] = m->now_ns - since_ns;
+	}
+	tl_moments_done(&names);
+	*ret_for_ns = for_ns;
+	return 0;
 }
 
 /* The moment of a process that was asked for, else the one that there is. */
@@ -164,6 +213,8 @@ static int show_process(struct job *job, struct trace_reader *r, uint32_t proces
 	bool there[MOMENT_N] = {0};
 	enum moment_when when = job->when;
 	struct comparison since = {0};
+	_cleanup_free_ uint64_t *for_ns = NULL;
+	struct graph graph = {0};
 	int rc = 0;
 
 	for (enum moment_when w = 0; w < MOMENT_N && rc >= 0; w++) {
@@ -173,7 +224,12 @@ static int show_process(struct job *job, struct trace_reader *r, uint32_t proces
 	if (rc >= 0 && !there[when] && !job->chosen)
 		when = MOMENT_START;
 	if (rc >= 0 && there[when])
-		rc = check_chosen(job, &m[when], several, err);
+		rc = graph_make(&m[when], &graph, err);
+	if (rc >= 0 && there[when] && job->render.select.longer_than_ns)
+		rc = times_of(job, r, &m[MOMENT_START], &m[when], &for_ns, err);
+	job->render.select.for_ns = for_ns;
+	if (rc >= 0 && there[when])
+		rc = check_chosen(job, &graph, several, err);
 	bool shown = rc == 1 && there[when];
 	if (shown && when == MOMENT_END && there[MOMENT_START])
 		rc = comparison_make(&m[MOMENT_START], &m[MOMENT_END], &since, err);
@@ -181,8 +237,10 @@ static int show_process(struct job *job, struct trace_reader *r, uint32_t proces
 		buf_str(&job->out, "the start of the recording: there is no moment of "
 				   "its end\n\n");
 	if (rc >= 0 && shown)
-		rc = show(job, &m[when], since.changes ? &since : NULL,
-			  trace_reader_process(r, process), several, err);
+		show(job, &graph, since.changes ? &since : NULL, trace_reader_process(r, process),
+		     several);
+	job->render.select.for_ns = NULL;
+	graph_done(&graph);
 	comparison_done(&since);
 	moment_done(&m[MOMENT_START]);
 	moment_done(&m[MOMENT_END]);
@@ -197,7 +255,10 @@ static int run_trace(struct job *job, const char *path, struct error *err)
 
 	if (rc < 0)
 		return rc;
-	rc = trace_reader_skip_events(r, err);
+	rc = job->render.select.longer_than_ns
+		     ? timeline_replay(r, NULL, &live_tasks_sink, &job->live, NULL, NULL, NULL,
+				       NULL, err)
+		     : trace_reader_skip_events(r, err);
 	if (job->json) {
 		json_object(&job->j, NULL);
 		json_array(&job->j, "moments");
@@ -211,9 +272,7 @@ static int run_trace(struct job *job, const char *path, struct error *err)
 		json_end_object(&job->j);
 	}
 	if (rc >= 0 && !n_shown && job->n_unmatched)
-		rc = error_set(err, -ENOENT,
-			       "no task that --family and --task choose in any of "
-			       "the %u processes",
+		rc = error_set(err, -ENOENT, "no task that was chosen in any of the %u processes",
 			       job->n_unmatched);
 	else if (rc >= 0 && !n_shown)
 		rc = error_set(err, -ENOENT,
@@ -223,16 +282,75 @@ static int run_trace(struct job *job, const char *path, struct error *err)
 			       job->chosen ? moment_when_name(job->when) : "");
 	if (rc >= 0 && trace_reader_truncated(r, &why))
 		cli_complain(why);
+	live_tasks_done(&job->live);
 	trace_reader_free(r);
+	return rc < 0 ? rc : 0;
+}
+
+/* One look at a process or a core. */
+struct look {
+	struct inspect_result result;
+	struct trace_moment moment;
+};
+
+static int look_take(struct inspect *in, const struct inspect_options *opt, struct look *l,
+		     struct error *err)
+{
+	TRY(inspect_snapshot(in, opt, &l->result, err));
+	return inspect_moment(in, &l->result, &l->moment, err);
+}
+
+static void wait_until(uint64_t time_ns)
+{
+	for (uint64_t now; (now = clock_monotonic_ns()) <= time_ns;)
+		clock_sleep(time_ns - now + 1);
+}
+
+static void look_done(struct look *l)
+{
+	moment_done(&l->moment);
+	inspect_result_done(&l->result);
+}
+
+/* Which tasks wait as they did a while before: those have waited for as long, if they were not woken
+ * meanwhile and came back. Others have 0. */
+static int times_since(const struct look *before, const struct look *now, uint64_t **ret_for_ns,
+		       struct error *err)
+{
+	struct comparison since = {0};
+	uint64_t *for_ns;
+
+	TRY(comparison_make(&before->moment, &now->moment, &since, err));
+	for_ns = calloc(now->moment.n_tasks + 1, sizeof(*for_ns));
+	for (size_t i = 0; for_ns && i < now->moment.n_tasks; i++)
+		if (since.changes[i] == CHANGE_SAME)
+			for_ns[i] = now->moment.now_ns - before->moment.now_ns;
+	comparison_done(&since);
+	*ret_for_ns = for_ns;
+	return for_ns ? 0 : error_set(err, -ENOMEM, "out of memory");
+}
+
+static int show_look(struct job *job, const struct look *l, struct error *err)
+{
+	struct graph graph = {0};
+	int rc = graph_make(&l->moment, &graph, err);
+
+	if (rc == 0)
+		rc = check_chosen(job, &graph, false, err);
+	if (rc >= 0 && job->json)
+		render_json(&graph, &job->render, &job->j, NULL);
+	else if (rc >= 0)
+		render_text(&graph, &job->render, &job->out);
+	graph_done(&graph);
 	return rc < 0 ? rc : 0;
 }
 
 static int run_process(struct job *job, const struct cli_args *args, const char *what, pid_t pid,
 		       const struct inspect_options *opt, struct error *err)
 {
-	struct inspect_result result = {0};
-	struct trace_moment moment = {0};
-	struct graph graph = {0};
+	uint64_t longer_ns = job->render.select.longer_than_ns;
+	_cleanup_free_ uint64_t *for_ns = NULL;
+	struct look before = {0}, now = {0};
 	struct inspect *in = NULL;
 	int r;
 
@@ -240,21 +358,21 @@ static int run_process(struct job *job, const struct cli_args *args, const char 
 	r = pid ? inspect_open(pid, &in, err)
 		: inspect_open_core(what, cli_option(args, "exe"), &in, err);
 	cli_slow_end();
+	if (r == 0 && longer_ns) {
+		r = look_take(in, opt, &before, err);
+		if (r == 0)
+			wait_until(before.moment.now_ns + longer_ns);
+	}
 	if (r == 0)
-		r = inspect_snapshot(in, opt, &result, err);
+		r = look_take(in, opt, &now, err);
+	if (r == 0 && longer_ns)
+		r = times_since(&before, &now, &for_ns, err);
+	job->render.select.for_ns = for_ns;
 	if (r == 0)
-		r = inspect_moment(in, &result, &moment, err);
-	if (r == 0)
-		r = check_words(&job->render, &moment, err);
-	if (r == 0)
-		r = graph_make(&moment, &graph, err);
-	if (r == 0 && job->json)
-		render_json(&graph, &job->render, &job->j, NULL);
-	else if (r == 0)
-		render_text(&graph, &job->render, &job->out);
-	graph_done(&graph);
-	moment_done(&moment);
-	inspect_result_done(&result);
+		r = show_look(job, &now, err);
+	job->render.select.for_ns = NULL;
+	look_done(&now);
+	look_done(&before);
 	inspect_free(in);
 	return r;
 }
@@ -262,22 +380,44 @@ static int run_process(struct job *job, const struct cli_args *args, const char 
 static int parse(const struct cli_args *args, struct job *job, struct inspect_options *opt)
 {
 	const char *depth = cli_option(args, "depth"), *at = cli_option(args, "at");
+	const char *longer = cli_option(args, "longer-than"), *sort = cli_option(args, "sort");
+	const char *const *states = cli_option_all(args, "state");
+	bool finished = cli_flag(args, "all");
 	char *end;
 
+	for (size_t i = 0; states && states[i]; i++) {
+		if (!task_state_is_known(states[i]))
+			return cli_usage(args,
+					 "--state is idle, scheduled, running or done, not '%s'",
+					 states[i]);
+		finished = finished || !strcmp(states[i], inspect_state_name(IS_DONE));
+	}
+	if (sort && strcmp(sort, "size") != 0)
+		return cli_usage(args, "--sort is size, not '%s'", sort);
 	job->render = (struct render_options){
 		.color = cli_color(),
 		.width = cli_columns(args, TREE_COLUMNS),
 		.wrappers = cli_flag(args, "all-wrappers"),
 		.internals = cli_flag(args, "internals"),
 		.raw = cli_flag(args, "raw"),
-		.finished = cli_flag(args, "all"),
 		.ungrouped = cli_flag(args, "each"),
-		.families = cli_option_all(args, "family"),
-		.tasks = cli_option_all(args, "task"),
+		.by_size = sort,
+		.select = {.finished = finished,
+			   .families = cli_option_all(args, "family"),
+			   .tasks = cli_option_all(args, "task"),
+			   .states = states,
+			   .waits_for = cli_option_all(args, "waits-for"),
+			   .with = cli_option_all(args, "with"),
+			   .without = cli_option_all(args, "without")},
 	};
+	if (longer &&
+	    (text_parse_duration(longer, NSEC_PER_SEC, &job->render.select.longer_than_ns) < 0 ||
+	     !job->render.select.longer_than_ns))
+		return cli_usage(args, "--longer-than needs a time such as 2s or 50ms, not '%s'",
+				 longer);
 	*opt = (struct inspect_options){
 		.no_stop = cli_flag(args, "no-stop"),
-		.finished = cli_flag(args, "all"),
+		.finished = finished,
 	};
 	job->json = cli_flag(args, "json");
 	job->chosen = at;
@@ -319,6 +459,9 @@ static int run(const struct cli_args *args, struct error *err)
 				 is_trace ? "trace" : "process id");
 	if (!is_trace && cli_option(args, "at"))
 		return cli_usage(args, "--at goes with a trace");
+	if (is_core && !is_trace && cli_option(args, "longer-than"))
+		return cli_usage(args, "--longer-than does not go with a core file, which is of "
+				       "one moment");
 	/* Decided when the memory was read. */
 	if (is_trace && (cli_flag(args, "no-stop") || cli_option(args, "depth")))
 		return cli_usage(args, "--no-stop and --depth do not go with a trace");

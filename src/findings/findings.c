@@ -34,13 +34,10 @@ struct findings {
 	struct findings_facts facts;
 	const char *const *own;
 	struct rule_state *states[N_RULES];
-	struct fan_out_sink sinks[N_RULES + 1];
+	struct fan_out_sink sinks[N_RULES + 2];
 	size_t n_sinks;
-	struct map live; /* (kind, id) to index + 1 of a struct live_task */
-	struct live_task *live_tasks;
-	size_t n_live, cap_live;
-	uint64_t open_task, open_since_ns; /* the wait that is open at the end and was told last */
-	struct recent_wake *wakes;	   /* by serial, modulo N_RECENT_WAKES */
+	struct live_tasks live;
+	struct recent_wake *wakes; /* by serial, modulo N_RECENT_WAKES */
 	struct finding_draft **drafts;
 	size_t n_drafts;
 	bool out_of_memory;
@@ -85,36 +82,6 @@ static int on_loss(void *ctx, const struct tl_loss *loss)
 	return 0;
 }
 
-/* Right before the end of its task. */
-static int on_wait(void *ctx, const struct tl_wait *wait)
-{
-	struct findings *f = ctx;
-
-	if (wait->open) {
-		f->open_task = wait->task->serial;
-		f->open_since_ns = wait->begin_ns;
-	}
-	return 0;
-}
-
-static int on_task_end(void *ctx, struct tl_task *task)
-{
-	struct findings *f = ctx;
-
-	if (task->outcome != TO_PENDING)
-		return 0;
-	if (!GROW(f->live_tasks, f->n_live, f->cap_live))
-		return -ENOMEM;
-	f->live_tasks[f->n_live++] = (struct live_task){
-		.serial = task->serial,
-		.number = task->number,
-		.since_ns = f->open_task == task->serial ? f->open_since_ns : 0,
-		.quiet = !task->spawn_seen && !task->n_polls && !task->n_wakes &&
-			 tl_role_counts(task->role),
-	};
-	return map_put(&f->live, task->kind, task->id, (void *)(uintptr_t)f->n_live);
-}
-
 /* Rules are told of a poll after this: what was seen in it is facts.note then. */
 static int on_poll(void *ctx, const struct tl_poll *poll)
 {
@@ -144,8 +111,6 @@ static const struct timeline_sink facts_sink = {
 	.block = on_block,
 	.sample = on_sample,
 	.off_cpu = on_off_cpu,
-	.task_end = on_task_end,
-	.wait = on_wait,
 	.thread_end = on_thread_end,
 	.wake = on_wake,
 	.loss = on_loss,
@@ -188,14 +153,7 @@ static uint32_t moment_kind(const struct rule_moment *rm, const struct moment_ta
 const struct live_task *rule_live(const struct rule_state *st, const struct rule_moment *rm,
 				  const struct moment_task *t)
 {
-	const struct findings *f = st->all;
-	uint32_t kind = moment_kind(rm, t);
-	const void *live =
-		kind == TRACE_KIND_NONE
-			? NULL
-			: map_get(&f->live, kind, tl_moments_name(f->facts.reader, kind, t));
-
-	return live ? &f->live_tasks[(uintptr_t)live - 1] : NULL;
+	return live_task(&st->all->live, rule_facts(st)->reader, moment_kind(rm, t), t);
 }
 
 bool rule_is_quiet(const struct rule_state *st, const struct rule_moment *rm,
@@ -279,6 +237,7 @@ struct findings *findings_new(struct trace_reader *r, const char *const *own)
 	f->own = own;
 	f->wakes = calloc(N_RECENT_WAKES, sizeof(*f->wakes));
 	f->sinks[f->n_sinks++] = (struct fan_out_sink){&facts_sink, f};
+	f->sinks[f->n_sinks++] = (struct fan_out_sink){&live_tasks_sink, &f->live};
 	bool ok = f->wakes;
 	for (size_t i = 0; i < N_RULES && ok; i++) {
 		f->states[i] = calloc(1, rules[i]->state_bytes);
@@ -316,8 +275,7 @@ void findings_free(struct findings *f)
 		draft_free(f->drafts[i]);
 	free(f->drafts);
 	moments_free(&f->facts);
-	map_done(&f->live);
-	free(f->live_tasks);
+	live_tasks_done(&f->live);
 	free(f->wakes);
 	free(f->facts.threads);
 	poll_notes_done(&f->facts.notes);

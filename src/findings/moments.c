@@ -5,6 +5,7 @@
  */
 #include "findings/rule.h"
 #include "findings/windows.h"
+#include "moment/threads.h"
 
 #include "base/map.h"
 #include "base/syscalls.h"
@@ -41,7 +42,7 @@ static void say_at(struct buf *out, const char *file, uint32_t line, const char 
 /* "futex, at src/main.rs:12 app::flush" of what a thread does; false: it is in no system call. */
 static bool say_call(struct buf *out, const struct moment_thread *t)
 {
-	const char *call = t->call ? syscall_name(t->call - 1) : NULL;
+	const char *call = moment_call_name(t);
 	const struct moment_frame *f = moment_own_frame(t);
 
 	if (!t->call)

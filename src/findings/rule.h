@@ -9,6 +9,7 @@
 #include "findings/findings.h"
 #include "findings/poll_notes.h"
 #include "moment/graph.h"
+#include "timeline/live.h"
 #include "trace/waits_for.h"
 
 struct rule_moment;
@@ -97,13 +98,7 @@ uint64_t rule_process_lacked_ns(const struct rule_state *st, uint32_t process);
 /* Whether that of any process lacked. */
 bool rule_any_cpu_is_short(const struct rule_state *st);
 
-/* A task that is alive when the recording ends. */
-struct live_task {
-	uint64_t serial, number; /* as in struct tl_task */
-	uint64_t since_ns;	 /* when it came into the state in which it is; 0: not known */
-	bool quiet;		 /* it had no event in the whole recording */
-};
-/* NULL: the timeline knows none of that name. */
+/* What the timeline knows of it when the recording ends. NULL: the timeline knows none of that name. */
 const struct live_task *rule_live(const struct rule_state *st, const struct rule_moment *rm,
 				  const struct moment_task *t);
 /* Whether it is alive and had no event in the whole recording. */

@@ -4,22 +4,25 @@
  * numbers in them) are one group with a count, so that ten thousand idle connections are one entry.
  */
 #include "moment/render.h"
+#include "moment/sizes.h"
 
 #include "base/cleanup.h"
 #include "base/hash.h"
 #include "base/text.h"
 #include "base/text_fit.h"
 #include "base/vec.h"
+#include "trace/trace.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-	MAX_HOLDERS = 3, /* named */
-	MAX_CRATES = 4,	 /* of wrappers, named */
-	FOLDED = 2,	 /* wrappers in each other at least */
-	LEAST_NAME = 24, /* columns */
+	MAX_HOLDERS = 3,  /* named */
+	MAX_CRATES = 4,	  /* of wrappers, named */
+	FOLDED = 2,	  /* wrappers in each other at least */
+	MAX_THREADS = 24, /* that run tasks, named */
+	LEAST_NAME = 24,  /* columns */
 };
 
 struct view {
@@ -27,10 +30,11 @@ struct view {
 	const struct graph *g;
 	const struct render_options *opt;
 	struct buf *out;
-	bool several;	/* objects have tasks in it */
-	bool alike;	/* and some of these have one name */
-	bool fold;	/* wrappers */
-	unsigned width; /* of lines; 0: no limit */
+	const struct thread_use *uses; /* by thread */
+	bool several;		       /* objects have tasks in it */
+	bool alike;		       /* and some of these have one name */
+	bool fold;		       /* wrappers */
+	unsigned width;		       /* of lines; 0: no limit */
 };
 
 bool render_is_internal(const struct await_node *n)
@@ -302,6 +306,54 @@ static void node_tree(const struct view *v, const struct await_node **nodes, siz
 		prefix->data[len] = 0;
 }
 
+static bool is_own_frame(const struct moment_frame *f)
+{
+	const struct trace_frame frame = {
+		.object = f->object, .function = f->function, .file = f->file};
+
+	return trace_frame_is_own(&frame, NULL);
+}
+
+static void frame_line(const struct view *v, const struct moment_frame *f)
+{
+	_cleanup_buf_ struct buf place = BUF_INIT;
+
+	if (f->line) {
+		buf_str(&place, v->opt->color ? "  \033[36m" : "  ");
+		text_safe(&place, text_short_file(f->file));
+		buf_printf(&place, ":%u", f->line);
+		buf_str(&place, v->opt->color ? "\033[0m" : "");
+	}
+	buf_str(v->out, "  ");
+	fit_name(v, *f->function ? f->function : "?", 2 + text_width(place.data ? place.data : ""));
+	buf_add(v->out, place.data ? place.data : "", place.len);
+	buf_char(v->out, '\n');
+}
+
+/* From the task's poll inward: the functions of libraries that the program's own call, and the
+ * innermost one; --internals has all. */
+static void stack_text(const struct view *v, const struct moment_task *t)
+{
+	const struct moment_thread *thread = &v->m->threads[t->thread - 1];
+	size_t left_out = 0;
+	bool after_own = true;
+
+	for (size_t i = moment_task_frames(v->m, v->uses, t); i--;) {
+		const struct moment_frame *f = &thread->frames[i];
+		bool own = is_own_frame(f);
+
+		if (!own && !after_own && i && !v->opt->internals) {
+			left_out++;
+			continue;
+		}
+		if (left_out)
+			buf_printf(v->out, "  … %zu more (--internals)\n", left_out);
+		left_out = 0;
+		frame_line(v, f);
+		after_own = own;
+	}
+}
+
 /* The tree of the first of n tasks, with what all have alike. */
 static void trees_text(const struct view *v, const size_t *tasks, size_t n, bool key)
 {
@@ -309,6 +361,11 @@ static void trees_text(const struct view *v, const size_t *tasks, size_t n, bool
 	const struct moment_task *first = &v->m->tasks[tasks[0]];
 	_cleanup_buf_ struct buf prefix = BUF_INIT;
 	size_t n_trees = 0;
+
+	if (moment_task_frames(v->m, v->uses, first)) {
+		stack_text(v, first);
+		return;
+	}
 
 	for (size_t i = 0; nodes && i < n; i++)
 		if (v->m->tasks[tasks[i]].tree)
@@ -323,33 +380,23 @@ static void trees_text(const struct view *v, const size_t *tasks, size_t n, bool
 		buf_printf(v->out, "  (%s)\n", first->no_tree_reason);
 }
 
-bool render_matches(const struct render_options *opt, const struct moment_task *t)
-{
-	bool ok = !opt->families;
-
-	if (t->state == IS_DONE && !opt->finished)
-		return false;
-	for (size_t i = 0; opt->families && opt->families[i] && !ok; i++)
-		ok = strstr(t->kind->name, opt->families[i]) ||
-		     strstr(t->kind->full_name, opt->families[i]);
-	if (!ok || !opt->tasks)
-		return ok;
-	for (size_t i = 0; opt->tasks[i]; i++) {
-		uint64_t v = strtoull(opt->tasks[i], NULL, 0);
-
-		if (v == t->id || v == t->addr)
-			return true;
-	}
-	return false;
-}
-
 /* ---- groups ---- */
 
 struct group {
 	char *key;
 	size_t *tasks;
 	size_t n, cap;
+	uint64_t bytes; /* of its largest task, to sort by */
 };
+
+static int larger_first(const void *a, const void *b)
+{
+	const struct group *x = a, *y = b;
+
+	if (x->bytes != y->bytes)
+		return x->bytes > y->bytes ? -1 : 1;
+	return x->n && y->n ? (x->tasks[0] > y->tasks[0]) - (x->tasks[0] < y->tasks[0]) : 0;
+}
 
 static bool group_add(struct group *g, size_t task)
 {
@@ -357,6 +404,29 @@ static bool group_add(struct group *g, size_t task)
 		return false;
 	g->tasks[g->n++] = task;
 	return true;
+}
+
+/* The largest of some tasks: what is boxed may differ. */
+static struct task_size largest(const struct view *v, const size_t *tasks, size_t n)
+{
+	struct task_size most = {0};
+
+	for (size_t i = 0; i < n; i++) {
+		struct task_size size = moment_task_size(&v->m->tasks[tasks[i]]);
+
+		most = i == 0 || size.whole_bytes > most.whole_bytes ? size : most;
+	}
+	return most;
+}
+
+/* Of what its tasks take; equal ones stay as they are. */
+static void sort_groups(const struct view *v, struct group *groups, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (groups[i].n)
+			groups[i].bytes = largest(v, groups[i].tasks, groups[i].n).whole_bytes;
+	if (n)
+		qsort(groups, n, sizeof(*groups), larger_first);
 }
 
 static char *task_key(const struct view *v, size_t task)
@@ -369,24 +439,77 @@ static char *task_key(const struct view *v, size_t task)
 	kv.fold = false;
 	kv.width = 0;
 	buf_printf(&b, "%p %d %d %d %zu %s\n", (const void *)t->kind, t->state, t->cancelled,
-		   t->torn, t->thread, t->queue ? t->queue : "");
+		   t->torn, moment_task_frames(v->m, v->uses, t) ? 0 : t->thread,
+		   t->queue ? t->queue : "");
 	trees_text(&kv, &task, 1, true);
 	return buf_steal(&b);
 }
 
-static void thread_text(const struct view *v, const struct moment_task *t)
+static void thread_text(const struct view *v, const struct moment_task *t, size_t n)
 {
 	const struct moment_thread *thread = &v->m->threads[t->thread - 1];
+	const char *call = moment_task_frames(v->m, v->uses, t) ? moment_call_name(thread) : NULL;
 
-	buf_printf(v->out, " on thread %d", (int)thread->tid);
+	if (n > 1)
+		buf_printf(v->out, " on %zu threads", n);
+	else
+		buf_printf(v->out, " on thread %d", (int)thread->tid);
 	if (*thread->name) {
 		buf_char(v->out, ' ');
 		text_safe(v->out, thread->name);
 	}
+	if (call)
+		buf_printf(v->out, ", in %s", call);
+	if (v->uses[t->thread - 1].in_place && v->uses[t->thread - 1].task == t)
+		buf_str(v->out, ", in block_in_place");
 }
 
-static void header_line(const struct view *v, const struct moment_task *t, size_t n)
+/* " for 1.20 s to 3.40 s", where it is known. */
+static void since_text(const struct view *v, const size_t *tasks, size_t n)
 {
+	const uint64_t *for_ns = v->opt->select.for_ns;
+	uint64_t least = UINT64_MAX, most = 0;
+
+	for (size_t i = 0; for_ns && i < n; i++) {
+		least = for_ns[tasks[i]] < least ? for_ns[tasks[i]] : least;
+		most = for_ns[tasks[i]] > most ? for_ns[tasks[i]] : most;
+	}
+	if (!most || !least)
+		return;
+	_cleanup_buf_ struct buf low = BUF_INIT, high = BUF_INIT;
+
+	text_duration(&low, least);
+	text_duration(&high, most);
+	buf_printf(v->out, " for %s", low.data ? low.data : "");
+	if (high.data && low.data && strcmp(low.data, high.data) != 0)
+		buf_printf(v->out, " to %s", high.data);
+}
+
+static void size_text(const struct view *v, const size_t *tasks, size_t n)
+{
+	struct task_size size = largest(v, tasks, n);
+
+	if (!size.whole_bytes)
+		return;
+	buf_str(v->out, n > 1 ? ", each up to " : ", ");
+	text_exact(v->out, size.whole_bytes);
+	buf_str(v->out, " bytes (");
+	if (size.future_bytes) {
+		buf_str(v->out, "its future ");
+		text_exact(v->out, size.future_bytes);
+	} else {
+		buf_str(v->out, "its future's size is not known");
+	}
+	if (size.boxed_bytes) {
+		buf_str(v->out, ", boxed ");
+		text_exact(v->out, size.boxed_bytes);
+	}
+	buf_char(v->out, ')');
+}
+
+static void header_line(const struct view *v, const size_t *tasks, size_t n)
+{
+	const struct moment_task *t = &v->m->tasks[tasks[0]];
 	const char *site = t->kind->site;
 
 	buf_str(v->out, v->opt->color ? "\033[1m" : "");
@@ -398,8 +521,9 @@ static void header_line(const struct view *v, const struct moment_task *t, size_
 	}
 	buf_str(v->out, v->opt->color ? "\033[0m" : "");
 	buf_printf(v->out, "  %s", inspect_state_name(t->state));
+	since_text(v, tasks, n);
 	if (t->thread)
-		thread_text(v, t);
+		thread_text(v, t, n);
 	if (t->queue)
 		buf_printf(v->out, " (%s)", t->queue);
 	if (t->cancelled)
@@ -410,6 +534,8 @@ static void header_line(const struct view *v, const struct moment_task *t, size_
 		buf_str(v->out, t->kind->role == TR_ROOT ? ", at " : ", spawned at ");
 		text_safe(v->out, text_short_file(site));
 	}
+	if (v->opt->by_size)
+		size_text(v, tasks, n);
 	if (v->opt->raw)
 		buf_printf(v->out,
 			   ", %u references, state %#" PRIx64 ", owner %" PRIu64
@@ -420,9 +546,7 @@ static void header_line(const struct view *v, const struct moment_task *t, size_
 
 static void group_text(const struct view *v, const struct group *g)
 {
-	const struct moment_task *first = &v->m->tasks[g->tasks[0]];
-
-	header_line(v, first, g->n);
+	header_line(v, g->tasks, g->n);
 	if (g->n > 1) {
 		size_t many = g->n > 8 ? 6 : g->n;
 
@@ -514,7 +638,7 @@ static void lost_text(const struct view *v)
 	for (size_t i = 0; i < v->g->n_lost; i++) {
 		const struct moment_task *t = &v->m->tasks[v->g->lost[i].task];
 
-		if (!render_matches(v->opt, t))
+		if (!task_selected(&v->opt->select, v->g, v->uses, t))
 			continue;
 		buf_printf(v->out, "%sNEVER AGAIN%s: ", v->opt->color ? "\033[1;31m" : "",
 			   v->opt->color ? "\033[0m" : "");
@@ -545,6 +669,72 @@ static void cycles_text(const struct view *v)
 	}
 }
 
+static void thread_words(const struct view *v, const struct moment_thread *t)
+{
+	buf_printf(v->out, "  thread %u ", t->tid);
+	text_safe(v->out, t->name);
+	buf_str(v->out, "  ");
+}
+
+/* Where it stands in code that is the program's, else in which call. */
+static void stands_text(const struct view *v, const struct moment_thread *t)
+{
+	const char *call = moment_call_name(t);
+
+	buf_printf(v->out,
+		   call	     ? ", in %s"
+		   : t->call ? ", in a system call"
+			     : ", on its CPU",
+		   call);
+}
+
+/* The threads that run a runtime's loop, a block_on, or a task: parked, or what they poll. */
+static void threads_text(const struct view *v)
+{
+	size_t n = 0, n_left = 0, n_others = 0;
+
+	for (size_t i = 0; i < v->m->n_threads; i++) {
+		const struct moment_thread *t = &v->m->threads[i];
+		const struct thread_use *u = &v->uses[i];
+
+		if (!u->worker && !u->root && !u->task) {
+			n_others++;
+			continue;
+		}
+		if (n == MAX_THREADS && !v->opt->ungrouped) {
+			n_left++;
+			continue;
+		}
+		buf_str(v->out, n++ ? "" : "threads that run tasks:\n");
+		thread_words(v, t);
+		if (u->worker)
+			buf_str(v->out, "worker, ");
+		if (u->task) {
+			buf_str(v->out, u->task->kind->role == TR_BLOCKING ? "runs " : "polls ");
+			task_name(v, u->task);
+		} else if (u->parked) {
+			buf_str(v->out, u->root ? "parked in " : "parked");
+			if (u->root)
+				task_name(v, u->root);
+		} else if (u->root) {
+			buf_str(v->out, "in ");
+			task_name(v, u->root);
+		} else {
+			buf_str(v->out, "between polls");
+		}
+		stands_text(v, t);
+		if (u->in_place)
+			buf_str(v->out, ", in block_in_place");
+		buf_char(v->out, '\n');
+	}
+	if (n_left)
+		buf_printf(v->out, "  and %zu more (--each)\n", n_left);
+	if (n && n_others)
+		buf_printf(v->out, "  %zu other thread%s\n", n_others, n_others == 1 ? "" : "s");
+	if (n)
+		buf_char(v->out, '\n');
+}
+
 static void look_at_objects(struct view *v)
 {
 	const char *paths[32];
@@ -572,15 +762,17 @@ void render_text(const struct graph *g, const struct render_options *opt, struct
 			 .width = opt->width};
 	struct group *groups = calloc(r->n_tasks ? r->n_tasks : 1, sizeof(*groups));
 	struct map index = {0};
+	struct thread_use *uses = moment_thread_uses(r);
 	size_t n_groups = 0, n_shown = 0, n_ended = 0;
 
+	v.uses = uses;
 	look_at_objects(&v);
-	for (size_t i = 0; groups && i < r->n_tasks; i++) {
+	for (size_t i = 0; groups && uses && i < r->n_tasks; i++) {
 		struct group *at = NULL;
 		_cleanup_free_ char *key = NULL;
 
-		n_ended += !opt->finished && r->tasks[i].state == IS_DONE;
-		if (!render_matches(opt, &r->tasks[i]))
+		n_ended += !opt->select.finished && r->tasks[i].state == IS_DONE;
+		if (!task_selected(&opt->select, g, uses, &r->tasks[i]))
 			continue;
 		n_shown++;
 		key = opt->ungrouped ? NULL : task_key(&v, i);
@@ -594,16 +786,20 @@ void render_text(const struct graph *g, const struct render_options *opt, struct
 		}
 		group_add(at, i);
 	}
+	if (opt->by_size)
+		sort_groups(&v, groups, n_groups);
 	for (size_t i = 0; i < n_groups; i++)
 		if (groups[i].n)
 			group_text(&v, &groups[i]);
+	if (uses && task_selection_is_all(&opt->select))
+		threads_text(&v);
 	cycles_text(&v);
 	lost_text(&v);
 	buf_printf(out, "%zu task%s", n_shown, n_shown == 1 ? "" : "s");
 	if (n_shown != r->n_tasks - n_ended)
 		buf_printf(out, " of %zu", r->n_tasks - n_ended);
 	if (n_groups != n_shown)
-		buf_printf(out, " in %zu groups", n_groups);
+		buf_printf(out, " in %zu group%s", n_groups, n_groups == 1 ? "" : "s");
 	if (n_ended)
 		buf_printf(out, "; %zu that ended %s kept by join handles (--all)", n_ended,
 			   n_ended == 1 ? "is" : "are");
@@ -633,6 +829,7 @@ void render_text(const struct graph *g, const struct render_options *opt, struct
 		free(groups[i].tasks);
 	}
 	free(groups);
+	free(uses);
 	map_done(&index);
 	text_wrap(out, opt->width);
 }

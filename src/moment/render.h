@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "base/json.h"
 #include "moment/graph.h"
+#include "moment/select.h"
 
 struct render_options {
 	bool color;
@@ -13,10 +14,9 @@ struct render_options {
 	bool internals; /* also the async fns inside of runtimes and libraries that a leaf sums up
 			 */
 	bool raw;	/* reference counts, state words, addresses */
-	bool finished;	/* also tasks that have ended, and that only a join handle keeps */
 	bool ungrouped; /* every task alone, also where trees are alike */
-	const char *const *families; /* NULL, or 0-terminated: names contain one of them */
-	const char *const *tasks;    /* NULL, or 0-terminated: ids or 0xADDRESS */
+	bool by_size;	/* groups of the largest tasks first */
+	struct task_selection select;
 };
 
 void render_text(const struct graph *g, const struct render_options *opt, struct buf *out);
@@ -26,6 +26,3 @@ void render_json(const struct graph *g, const struct render_options *opt, struct
 
 /* An async fn of a runtime or library that the one thing below it already names. */
 bool render_is_internal(const struct await_node *n);
-
-/* True if the options let this task through. */
-bool render_matches(const struct render_options *opt, const struct moment_task *t);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The same as JSON: every task, every node; specified in docs/tree-json.md. */
 #include "base/json.h"
-#include "base/syscalls.h"
 #include "moment/render.h"
+#include "moment/sizes.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -84,19 +84,10 @@ static void thread_json(struct json *j, const struct moment_thread *t)
 	json_end_object(j);
 }
 
-static void stack_json(struct json *j, const struct moment_thread *t)
+static void stack_json(struct json *j, const struct moment_thread *t, size_t n_frames)
 {
-	const char *call = t->call ? syscall_name(t->call - 1) : NULL;
-
-	json_object(j, NULL);
-	json_u64(j, "tid", t->tid);
-	json_string(j, "name", t->name);
-	if (t->call)
-		json_u64(j, "call_number", t->call - 1);
-	if (call)
-		json_string(j, "call", call);
 	json_array(j, "stack");
-	for (size_t i = 0; i < t->n_frames; i++) {
+	for (size_t i = 0; i < n_frames; i++) {
 		const struct moment_frame *f = &t->frames[i];
 
 		json_object(j, NULL);
@@ -110,13 +101,52 @@ static void stack_json(struct json *j, const struct moment_thread *t)
 		json_end_object(j);
 	}
 	json_end_array(j);
+}
+
+static void use_json(struct json *j, const struct moment_thread *t, const struct thread_use *u)
+{
+	const char *call = moment_call_name(t);
+
+	json_object(j, NULL);
+	json_u64(j, "tid", t->tid);
+	json_string(j, "name", t->name);
+	if (u->worker)
+		json_bool(j, "worker", true);
+	if (u->parked)
+		json_bool(j, "parked", true);
+	if (u->task) {
+		json_object(j, "task");
+		json_u64(j, "id", u->task->id);
+		json_u64(j, "address", u->task->addr);
+		json_end_object(j);
+	}
+	if (t->call)
+		json_u64(j, "call_number", t->call - 1);
+	if (call)
+		json_string(j, "call", call);
+	stack_json(j, t, t->n_frames);
 	json_end_object(j);
+}
+
+/* Where a task stands that runs: its own part of the thread's stack. */
+static void running_json(struct json *j, const struct trace_moment *m,
+			 const struct thread_use *uses, const struct moment_task *t)
+{
+	size_t n = moment_task_frames(m, uses, t);
+
+	if (!n)
+		return;
+	if (uses[t->thread - 1].in_place)
+		json_bool(j, "block_in_place", true);
+	stack_json(j, &m->threads[t->thread - 1], n);
 }
 
 void render_json(const struct graph *g, const struct render_options *opt, struct json *j,
 		 const char *key)
 {
 	const struct trace_moment *r = g->moment;
+	struct thread_use *uses = moment_thread_uses(r);
+	struct task_size size;
 
 	json_object(j, key);
 	json_u64(j, "now_ns", r->now_ns);
@@ -124,10 +154,10 @@ void render_json(const struct graph *g, const struct render_options *opt, struct
 	json_u64(j, "missed_reads", r->n_missed);
 	json_u64(j, "torn", r->n_torn);
 	json_array(j, "tasks");
-	for (size_t i = 0; i < r->n_tasks; i++) {
+	for (size_t i = 0; uses && i < r->n_tasks; i++) {
 		const struct moment_task *t = &r->tasks[i];
 
-		if (!render_matches(opt, t))
+		if (!task_selected(&opt->select, g, uses, t))
 			continue;
 		json_object(j, NULL);
 		json_u64(j, "id", t->id);
@@ -140,6 +170,8 @@ void render_json(const struct graph *g, const struct render_options *opt, struct
 		json_string(j, "state", inspect_state_name(t->state));
 		if (t->thread)
 			thread_json(j, &r->threads[t->thread - 1]);
+		if (opt->select.for_ns && opt->select.for_ns[i])
+			json_u64(j, "state_for_ns", opt->select.for_ns[i]);
 		if (t->queue)
 			json_string(j, "queue", t->queue);
 		if (t->torn)
@@ -152,6 +184,11 @@ void render_json(const struct graph *g, const struct render_options *opt, struct
 			json_u64(j, "future_bytes", t->kind->future_bytes);
 		if (t->kind->task_bytes)
 			json_u64(j, "task_bytes", t->kind->task_bytes);
+		size = moment_task_size(t);
+		if (size.boxed_bytes)
+			json_u64(j, "boxed_bytes", size.boxed_bytes);
+		if (t->thread)
+			running_json(j, r, uses, t);
 		if (t->tree)
 			node_json(j, g, "tree", t->tree);
 		else
@@ -186,9 +223,10 @@ void render_json(const struct graph *g, const struct render_options *opt, struct
 	}
 	json_end_array(j);
 	json_array(j, "threads");
-	for (size_t i = 0; i < r->n_threads; i++)
-		stack_json(j, &r->threads[i]);
+	for (size_t i = 0; uses && i < r->n_threads; i++)
+		use_json(j, &r->threads[i], &uses[i]);
 	json_end_array(j);
+	free(uses);
 	if (r->n_descriptors) {
 		json_object(j, "descriptors");
 		json_u64(j, "open", r->n_descriptors);

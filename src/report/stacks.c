@@ -41,28 +41,6 @@ void report_frame_text(const struct trace_frame *f, struct buf *out)
 	}
 }
 
-/* What runs a task's poll: runtimes, the standard library, C. */
-static bool is_below_poll(const struct trace_frame *f)
-{
-	static const char *const crates[] = {
-		"std",		"core",	    "alloc", "tokio",	       "async_task",
-		"async_std",	"async_io", "smol",  "async_executor", "async_global_executor",
-		"futures_lite", "blocking",
-	};
-	const char *crate;
-	size_t len;
-
-	if (!f || !f->function || !*f->function || trace_frame_is_own(f, NULL))
-		return false;
-	crate = trace_crate_of(f->function, &len);
-	if (!crate)
-		return !strstr(f->function, "::") && !(f->file && strstr(f->file, ".rs"));
-	for (size_t i = 0; i < sizeof(crates) / sizeof(crates[0]); i++)
-		if (!strncmp(crate, crates[i], len) && !crates[i][len])
-			return true;
-	return false;
-}
-
 /* How many frames are shown: down to the poll, and no more than a few around the program's own; all
  * if nothing but a runtime is on the stack. */
 static unsigned n_frames(const struct trace_reader *r, const struct trace_stack *s)
@@ -73,7 +51,7 @@ static unsigned n_frames(const struct trace_reader *r, const struct trace_stack 
 		const struct trace_frame *f = trace_reader_frame(r, s->frame);
 
 		n++;
-		if (!is_below_poll(f))
+		if (!trace_frame_is_below_poll(f))
 			kept = n;
 		if (trace_frame_is_own(f, NULL))
 			last_own = n;

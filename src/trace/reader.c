@@ -612,6 +612,27 @@ bool trace_frame_is_own(const struct trace_frame *f, const char *const *own)
 	return is_crate_of(f, crate, len);
 }
 
+bool trace_frame_is_below_poll(const struct trace_frame *f)
+{
+	static const char *const crates[] = {
+		"std",		"core",	    "alloc", "tokio",	       "async_task",
+		"async_std",	"async_io", "smol",  "async_executor", "async_global_executor",
+		"futures_lite", "blocking",
+	};
+	const char *crate;
+	size_t len;
+
+	if (!f || !f->function || !*f->function || trace_frame_is_own(f, NULL))
+		return false;
+	crate = trace_crate_of(f->function, &len);
+	if (!crate)
+		return !strstr(f->function, "::") && !(f->file && strstr(f->file, ".rs"));
+	for (size_t i = 0; i < sizeof(crates) / sizeof(crates[0]); i++)
+		if (!strncmp(crate, crates[i], len) && !crates[i][len])
+			return true;
+	return false;
+}
+
 const struct trace_frame *trace_reader_own_frame(const struct trace_reader *r, uint32_t i,
 						 const char *const *own)
 {

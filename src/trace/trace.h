@@ -111,6 +111,8 @@ const char *trace_crate_of(const char *function, size_t *ret_len);
  * library by its source file, or, where that is not known, of the crate that its object is named
  * like. C has no crates and is none. */
 bool trace_frame_is_own(const struct trace_frame *f, const char *const *own);
+/* Whether it may be of what runs a task's poll: a runtime, the standard library, C. */
+bool trace_frame_is_below_poll(const struct trace_frame *f);
 /* Stack i's innermost frame of the program's own code, NULL: it has none. */
 const struct trace_frame *trace_reader_own_frame(const struct trace_reader *r, uint32_t i,
 						 const char *const *own);

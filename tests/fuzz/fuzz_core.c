@@ -18,7 +18,8 @@
 static void look(struct inspect *in, bool json)
 {
 	const struct inspect_options opt = {.finished = json};
-	const struct render_options render = {.raw = json, .finished = json, .ungrouped = json};
+	const struct render_options render = {
+		.raw = json, .ungrouped = json, .select = {.finished = json}};
 	struct inspect_result result = {0};
 	struct trace_moment moment = {0};
 	struct graph graph = {0};

@@ -6,6 +6,8 @@
 #include "base/cursor.h"
 #include "moment/compare.h"
 #include "moment/graph.h"
+#include "moment/sizes.h"
+#include "moment/threads.h"
 #include "tests/traces/file.h"
 #include "tests/traces/moment.h"
 
@@ -516,6 +518,104 @@ static void test_comparison(void **state)
 	comparison_done(&c);
 }
 
+/* ---- what threads do ---- */
+
+#define RUST(name)                                                                                 \
+	{                                                                                          \
+		.function = (name), .file = "/rustc/59807616e1fa/library/x.rs", .line = 1,         \
+		.object = "/srv/app"                                                               \
+	}
+#define OWN(name)                                                                                  \
+	{                                                                                          \
+		.function = (name), .file = "src/main.rs", .line = 1, .object = "/srv/app"         \
+	}
+
+/* A task's stack begins at its poll, though there is more of the program's own around it. */
+static void test_thread_uses(void **state)
+{
+	static const struct moment_kind worker = {.name = "tokio worker", .role = TR_WORKER};
+	static const struct moment_kind task = {.name = "app::serve", .role = TR_TASK};
+	static const struct moment_kind root = {.name = "app::main", .role = TR_ROOT};
+	static const struct moment_frame in_place[] = {
+		{.function = "clock_nanosleep", .object = "/lib/libc.so.6", .file = ""},
+		RUST("std::thread::functions::sleep"),
+		OWN("app::work"),
+		RUST("tokio::task::blocking::block_in_place<app::work, ()>"),
+		OWN("app::serve"),
+		RUST("core::panic::unwind_safe::AssertUnwindSafe<..>::call_once"),
+		RUST("tokio::runtime::task::raw::poll<app::serve>"),
+		RUST("tokio::runtime::Runtime::block_on<app::main>"),
+		OWN("app::main"),
+	};
+	static const struct moment_frame parked[] = {
+		RUST("tokio::runtime::park::Inner::park"),
+		RUST("std::thread::start"),
+	};
+	static const struct moment_frame of_root[] = {
+		OWN("app::run"),
+		RUST("tokio::runtime::Runtime::block_on<app::run>"),
+		OWN("app::main"),
+	};
+	struct moment_thread threads[] = {
+		{.tid = 1, .name = "w", .call = 220, .frames = in_place, .n_frames = 9},
+		{.tid = 2, .name = "w", .call = 203, .frames = parked, .n_frames = 2},
+		{.tid = 3, .name = "m", .frames = of_root, .n_frames = 3},
+		{.tid = 4, .name = "m", .call = 203, .frames = of_root + 1, .n_frames = 2},
+	};
+	struct moment_task tasks[] = {
+		{.kind = &task, .addr = 1, .state = IS_RUNNING, .thread = 1},
+		{.kind = &root, .addr = 2, .state = IS_IDLE, .thread = 1},
+		{.kind = &worker, .addr = 3, .state = IS_RUNNING, .thread = 2},
+		{.kind = &root, .addr = 4, .state = IS_RUNNING, .thread = 3},
+		{.kind = &root, .addr = 5, .state = IS_IDLE, .thread = 4},
+	};
+	const struct trace_moment m = {
+		.tasks = tasks, .n_tasks = 5, .threads = threads, .n_threads = 4};
+	struct thread_use *uses = moment_thread_uses(&m);
+
+	(void)state;
+	assert_non_null(uses);
+	assert_string_equal(moment_call_name(&threads[0]), "clock_nanosleep");
+	assert_ptr_equal(uses[0].task, &tasks[0]);
+	assert_ptr_equal(uses[0].root, &tasks[1]);
+	assert_int_equal(moment_task_frames(&m, uses, &tasks[0]), 5);
+	assert_int_equal(moment_task_frames(&m, uses, &tasks[1]), 0);
+	assert_true(uses[0].in_place && !uses[0].parked);
+	assert_true(uses[1].worker && uses[1].parked && !uses[1].task);
+	assert_int_equal(moment_task_frames(&m, uses, &tasks[2]), 0);
+	assert_int_equal(moment_task_frames(&m, uses, &tasks[3]), 1);
+	assert_true(!uses[2].parked);
+	assert_int_equal(moment_task_frames(&m, uses, &tasks[4]), 0);
+	assert_true(uses[3].parked);
+	free(uses);
+}
+
+/* What lies in another allocation counts once, whatever is in it. */
+static void test_sizes(void **state)
+{
+	static const struct moment_kind kind = {
+		.name = "app::serve", .future_bytes = 200, .task_bytes = 256};
+	struct await_node leaf = {.kind = AN_LEAF, .addr = 0x9000, .bytes = 112};
+	struct await_node within = {.kind = AN_ASYNC, .addr = 0x5010, .bytes = 64};
+	struct await_node *in_box[] = {&within, &leaf};
+	struct await_node box = {.kind = AN_ASYNC,
+				 .addr = 0x5000,
+				 .bytes = 1000,
+				 .children = in_box,
+				 .n_children = 2};
+	struct await_node inside = {.kind = AN_ASYNC, .addr = 0x1040, .bytes = 100};
+	struct await_node *all[] = {&inside, &box};
+	struct await_node tree = {
+		.kind = AN_ASYNC, .addr = 0x1020, .bytes = 200, .children = all, .n_children = 2};
+	const struct moment_task task = {.kind = &kind, .addr = 0x1000, .tree = &tree};
+	struct task_size size = moment_task_size(&task);
+
+	(void)state;
+	assert_int_equal(size.future_bytes, 200);
+	assert_int_equal(size.boxed_bytes, 1000 + 112);
+	assert_int_equal(size.whole_bytes, 256 + 1000 + 112);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -524,6 +624,7 @@ int main(void)
 		cmocka_unit_test(test_damaged_chunk), cmocka_unit_test(test_hostile_tree),
 		cmocka_unit_test(test_many_moments),  cmocka_unit_test(test_large_moments),
 		cmocka_unit_test(test_graph),	      cmocka_unit_test(test_comparison),
+		cmocka_unit_test(test_thread_uses),   cmocka_unit_test(test_sizes),
 	};
 
 	return cmocka_run_group_tests(tests, make_dir, remove_dir);
