@@ -230,10 +230,10 @@ static int run(const struct cli_args *args, struct error *err)
 }
 
 static const struct cli_option options[] = {
-	{'f', "format", "FORMAT", "chrome (the default), speedscope, perfetto", false, false,
-	 "chrome speedscope perfetto"},
+	{'f', "format", "FORMAT", "chrome (the default), speedscope, perfetto, firefox", false,
+	 false, "chrome speedscope perfetto firefox"},
 	{0, "for", "VIEWER", "the format that VIEWER reads best: perfetto, speedscope, ...", false,
-	 false, "catapult speedscope perfetto"},
+	 false, "catapult speedscope perfetto firefox"},
 	{'o', "output", "FILE", "write to FILE (- is standard output)", false},
 	FILTER_OPTIONS,
 	{0, "lanes", "HOW", "task: a lane per task; packed: tasks share lanes; auto", false, false,

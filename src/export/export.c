@@ -6,10 +6,7 @@
 #include <string.h>
 
 const struct export_ops *const export_formats[] = {
-	&export_chrome,
-	&export_speedscope,
-	&export_perfetto,
-	NULL,
+	&export_chrome, &export_speedscope, &export_perfetto, &export_firefox, NULL,
 };
 
 const struct export_ops *export_find(const char *name)

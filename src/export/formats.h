@@ -7,3 +7,4 @@
 extern const struct export_ops export_chrome;
 extern const struct export_ops export_speedscope;
 extern const struct export_ops export_perfetto;
+extern const struct export_ops export_firefox;

@@ -21,6 +21,6 @@ int gauge_init(struct gauge *g, uint64_t from_ns, uint64_t to_ns); /* 0 or -ENOM
 void gauge_done(struct gauge *g);
 void gauge_add(struct gauge *g, uint64_t begin_ns, uint64_t end_ns); /* what is in the window */
 
-/* Calls fn where the value differs from the one before, in the order of time; 0 or what it gave. */
+/* Calls fn where the value differs from the one before, in the order of time; 0 or its error. */
 int gauge_each(const struct gauge *g, int (*fn)(void *ctx, uint64_t at_ns, double value),
 	       void *ctx);

@@ -6,7 +6,10 @@
  */
 #include "export/spill.h"
 
+#include "base/cleanup.h"
+#include "base/error.h"
 #include "base/file.h"
+#include "base/vec.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -76,18 +79,24 @@ static int write_block(struct spill *s)
 	return 0;
 }
 
-static int read_block(struct spill *s)
+static int read_at(const struct spill *s, uint64_t place, char *to, size_t len)
 {
-	struct block_head head;
-	for (size_t done = 0; done < BLOCK_BYTES;) {
-		ssize_t n = pread(s->file->fd, s->block + done, BLOCK_BYTES - done,
-				  (off_t)(s->below - 1 + done));
+	for (size_t done = 0; done < len;) {
+		ssize_t n = pread(s->file->fd, to + done, len - done, (off_t)(place + done));
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
 			return n < 0 ? -errno : -EIO;
 		done += (size_t)n;
 	}
+	return 0;
+}
+
+static int read_block(struct spill *s)
+{
+	struct block_head head;
+
+	TRY(read_at(s, s->below - 1, s->block, BLOCK_BYTES));
 	memcpy(&head, s->block, sizeof(head));
 	s->below = head.below;
 	s->n = BLOCK_ROOM / s->record_bytes; /* only full ones are written */
@@ -123,4 +132,46 @@ int spill_pop(struct spill *s, void *ret_record)
 	}
 	memcpy(ret_record, place(s, --s->n), s->record_bytes);
 	return 1;
+}
+
+/* Places of the blocks on disk, the newest first: 8 bytes for each 32 KiB. */
+static int find_blocks(const struct spill *s, uint64_t **ret_places, size_t *ret_n)
+{
+	struct block_head head = {.below = s->below};
+	size_t n = 0, cap = 0;
+
+	*ret_places = NULL;
+	while (head.below) {
+		uint64_t place = head.below - 1;
+		if (!GROW(*ret_places, n, cap))
+			return -ENOMEM;
+		(*ret_places)[n++] = place;
+		TRY(read_at(s, place, (char *)&head, sizeof(head)));
+	}
+	*ret_n = n;
+	return 0;
+}
+
+static int each_of(const struct spill *s, const char *block, size_t n,
+		   int (*fn)(void *ctx, const void *record), void *ctx)
+{
+	for (size_t i = 0; i < n; i++)
+		TRY(fn(ctx, block + sizeof(struct block_head) + i * s->record_bytes));
+	return 0;
+}
+
+int spill_each(const struct spill *s, int (*fn)(void *ctx, const void *record), void *ctx)
+{
+	_cleanup_free_ uint64_t *places = NULL;
+	_cleanup_free_ char *block = s->below ? malloc(BLOCK_BYTES) : NULL;
+	size_t n = 0;
+
+	if (s->below && !block)
+		return -ENOMEM;
+	TRY(find_blocks(s, &places, &n));
+	while (n-- > 0) {
+		TRY(read_at(s, places[n], block, BLOCK_BYTES));
+		TRY(each_of(s, block, BLOCK_ROOM / s->record_bytes, fn, ctx));
+	}
+	return s->block ? each_of(s, s->block, s->n, fn, ctx) : 0;
 }

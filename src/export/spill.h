@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A stack of fixed-size records that spills to disk: push any number, pop them in reverse, in the
- * memory of one block. The blocks of all stacks lie in one unlinked private file in $TMPDIR (or
+ * A stack of fixed-size records that spills to disk: push any number, pop them in reverse or walk
+ * them in order, in the memory of one block. The blocks of all stacks lie in one unlinked private file in $TMPDIR (or
  * /tmp), each with the place of the one below it.
  */
 #pragma once
@@ -29,3 +29,6 @@ void spill_init(struct spill *s, struct spill_file *file, size_t record_bytes);
 void spill_done(struct spill *s);
 int spill_push(struct spill *s, const void *record); /* 0, -ENOMEM or an error of writing */
 int spill_pop(struct spill *s, void *ret_record);    /* 1, 0 when empty, negative errno */
+/* All records in the order of pushing, as often as wanted, until fn gives an error: 0, or that, or one
+ * of reading. */
+int spill_each(const struct spill *s, int (*fn)(void *ctx, const void *record), void *ctx);

@@ -269,6 +269,47 @@ static void test_unseen_end(void **state)
 	unlink(path);
 }
 
+/* All in the order of pushing, twice, with blocks in between that others wrote. */
+struct spill_walk {
+	uint64_t next, n;
+};
+
+static int next_record(void *ctx, const void *record)
+{
+	struct spill_walk *w = ctx;
+	uint64_t v;
+	memcpy(&v, record, sizeof(v));
+	assert_int_equal(v, w->next++);
+	return w->n && w->next == w->n ? -7 : 0;
+}
+
+static void test_spill_each(void **state)
+{
+	struct spill_file file;
+	spill_file_init(&file);
+	for (uint64_t n = 0; n <= 20000; n = n * 3 + 1) {
+		struct spill a, b;
+		spill_init(&a, &file, sizeof(uint64_t));
+		spill_init(&b, &file, sizeof(uint64_t));
+		for (uint64_t i = 0; i < n; i++) {
+			assert_int_equal(spill_push(&a, &i), 0);
+			assert_int_equal(spill_push(&b, &(uint64_t){~i}), 0);
+		}
+		for (unsigned k = 0; k < 2; k++) {
+			struct spill_walk w = {0};
+			assert_int_equal(spill_each(&a, next_record, &w), 0);
+			assert_int_equal(w.next, n);
+		}
+		if (n > 2) { /* what the function says ends it */
+			struct spill_walk w = {.n = n / 2};
+			assert_int_equal(spill_each(&a, next_record, &w), -7);
+		}
+		spill_done(&a);
+		spill_done(&b);
+	}
+	spill_file_done(&file);
+}
+
 /* The mean over each bin, against intervals that are counted one by one. */
 struct gauge_sum {
 	uint64_t at_ns, until_ns;
@@ -357,6 +398,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_gauge),
+		cmocka_unit_test(test_spill_each),
 		cmocka_unit_test(test_proto_nesting),
 		cmocka_unit_test(test_pack_lowest_free),
 		cmocka_unit_test(test_pack_never_overlaps),

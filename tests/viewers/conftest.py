@@ -21,7 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 # Formats by how the file is called.
-FORMATS = {".speedscope.json": "speedscope", ".pftrace": "perfetto"}
+FORMATS = {".speedscope.json": "speedscope", ".pftrace": "perfetto", ".firefox.json": "firefox"}
 GOOD = ROOT / "tests" / "traces" / "good"
 
 
