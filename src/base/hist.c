@@ -96,6 +96,22 @@ int hist_add(struct hist *h, uint64_t value)
 	return 0;
 }
 
+int hist_merge(struct hist *h, const struct hist *other)
+{
+	if (!other->count)
+		return 0;
+	TRY(cover(h, other->first, other->first + other->n_buckets - 1));
+	for (uint32_t i = 0; i < other->n_buckets; i++)
+		bump(&h->buckets[other->first + i - h->first], other->buckets[i]);
+	if (!h->count || other->min < h->min)
+		h->min = other->min;
+	if (other->max > h->max)
+		h->max = other->max;
+	h->count += other->count;
+	h->sum += other->sum;
+	return 0;
+}
+
 uint64_t hist_quantile(const struct hist *h, double q)
 {
 	if (!h->count)

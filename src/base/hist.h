@@ -17,6 +17,8 @@ struct hist {
 
 void hist_done(struct hist *h);
 int hist_add(struct hist *h, uint64_t value); /* 0 or -ENOMEM */
+/* All values of the other one, too. 0 or -ENOMEM. */
+int hist_merge(struct hist *h, const struct hist *other);
 /* *ret becomes one of the same values, and is the caller's. 0 or -ENOMEM. */
 int hist_copy(const struct hist *h, struct hist *ret);
 /* q in [0, 1]; the bucket's upper edge, clipped to [min, max]; 0 when empty. */

@@ -126,10 +126,11 @@ struct report {
 	struct future_sums *futures;
 	struct resource_sums *resources;
 	struct findings *findings;
-	struct kind_labels labels; /* made when all is collected */
-	char **shorts;		   /* by kind, the same */
-	struct map parts;	   /* (kind, handler) to the part of a family */
-	bool handlers;		   /* there are any */
+	struct kind_labels labels;     /* made when all is collected */
+	char **shorts;		       /* by kind, the same */
+	const char **families_by_kind; /* report_family() where that is no label */
+	struct map parts;	       /* (kind, handler) to the part of a family */
+	bool handlers;		       /* there are any */
 
 	struct open_polls *open; /* by thread, while collecting */
 	size_t n_open;
@@ -200,6 +201,9 @@ void resources_count_text(struct buf *out, const struct wait_place *at);
 void resources_text(const struct report *rep, struct buf *out);
 void resources_json(const struct report *rep, struct json *j);
 
+/* waits.c */
+void waits_text(const struct report *rep, struct buf *out);
+
 /* json_parts.c */
 void report_hist_json(struct json *j, const char *key, const struct hist *h);
 /* What families and their parts have in common. */
@@ -235,6 +239,8 @@ const struct long_poll *report_longest_on_worker(const struct report *rep);
 const char *family_name(const struct report *rep, const struct family *f);
 /* For a text: distinct from other kinds of the same name. */
 const char *report_label(const struct report *rep, uint32_t kind);
+/* What all texts call the family of a kind: its label, or "axum connection". */
+const char *report_family(const struct report *rep, uint32_t kind);
 /* Whether a panic of a task of that kind can be distinguished from being ready. */
 bool report_sees_panics(const struct report *rep, uint32_t kind);
 /* The same of all tasks that are counted in report_sum(). */

@@ -192,7 +192,7 @@ void futures_text(const struct report *rep, struct buf *out)
 		cell_time_if(&t, s->life.count, hist_quantile(&s->life, 0.99));
 		cell_time_if(&t, s->life.count, s->life.max);
 		cell_ends(&t, s);
-		cell_safe(&t, s->family == TRACE_KIND_NONE ? "-" : report_label(rep, s->family));
+		cell_safe(&t, s->family == TRACE_KIND_NONE ? "-" : report_family(rep, s->family));
 	}
 	report_table(rep, &t, out);
 	if (n < f->n)

@@ -148,11 +148,9 @@ const char *report_short(const struct report *rep, uint32_t kind)
 void report_owner(const struct report *rep, struct buf *out, const struct family *f,
 		  uint32_t handler)
 {
-	if (handler == TRACE_KIND_NONE) {
-		text_safe(out, f->n_parts ? report_short(rep, f->kind) : family_name(rep, f));
+	text_safe(out, report_family(rep, f->kind));
+	if (handler == TRACE_KIND_NONE)
 		return;
-	}
-	text_safe(out, report_short(rep, f->kind));
 	buf_str(out, " › ");
 	text_safe(out, report_short(rep, handler));
 }
@@ -268,7 +266,7 @@ void handlers_text(const struct report *rep, struct buf *out)
 		cell_time_if(&t, part->poll.count, part->poll.max);
 		table_cell(&t, where.data ? where.data : "");
 		cell_ends(&t, part);
-		cell_safe(&t, report_short(rep, part->kind));
+		cell_safe(&t, report_family(rep, part->kind));
 	}
 	report_table(rep, &t, out);
 	if (most && n > most)

@@ -43,6 +43,14 @@ const char *report_label(const struct report *rep, uint32_t kind)
 	return kind_label(&rep->labels, rep->reader, kind);
 }
 
+const char *report_family(const struct report *rep, uint32_t kind)
+{
+	const char *name =
+		rep->families_by_kind && kind < rep->labels.n ? rep->families_by_kind[kind] : NULL;
+
+	return name ? name : report_label(rep, kind);
+}
+
 const char *family_name(const struct report *rep, const struct family *f)
 {
 	return report_label(rep, f->kind);

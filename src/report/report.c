@@ -505,6 +505,31 @@ static void wait_place_free(void *value)
 	free(w);
 }
 
+/* Tasks that serve connections are called that in all texts, unless there are several families of them.
+ */
+static int name_connections(struct report *rep, const bool *used)
+{
+	_cleanup_(map_done) struct map named = {0}; /* hash of the name -> its kind + 1 */
+	uint32_t n = rep->labels.n;
+
+	rep->families_by_kind = calloc((size_t)n + 1, sizeof(*rep->families_by_kind));
+	if (!rep->families_by_kind)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < n; i++) {
+		const char *name =
+			used[i] ? kind_connection(trace_reader_kind(rep->reader, i)) : NULL;
+		uint64_t hash = name ? hash_string(0, name) : 0;
+		uintptr_t other = name ? (uintptr_t)map_get(&named, hash, 0) : 0;
+
+		if (other)
+			rep->families_by_kind[other - 1] = NULL;
+		else if (name && map_put(&named, hash, 0, (void *)((uintptr_t)i + 1)) < 0)
+			return -ENOMEM;
+		rep->families_by_kind[i] = other ? NULL : name;
+	}
+	return 0;
+}
+
 /* Families are still by kind. */
 static int make_labels(struct report *rep)
 {
@@ -521,7 +546,7 @@ static int make_labels(struct report *rep)
 	for (uint32_t i = 0; rep->shorts && i < rep->labels.n; i++)
 		if (used[i] && !(rep->shorts[i] = kind_short(&rep->labels, rep->reader, i)))
 			return -ENOMEM;
-	return rep->shorts ? 0 : -ENOMEM;
+	return rep->shorts ? name_connections(rep, used) : -ENOMEM;
 }
 
 static int put_in_order(struct report *rep)
@@ -579,10 +604,10 @@ static void finding_family(const void *ctx, struct buf *out, uint32_t kind, uint
 	_cleanup_buf_ struct buf name = BUF_INIT;
 
 	if (handler == TRACE_KIND_NONE) {
-		report_name(rep, out, report_label(rep, kind));
+		report_name(rep, out, report_family(rep, kind));
 		return;
 	}
-	text_safe(&name, report_short(rep, kind));
+	text_safe(&name, report_family(rep, kind));
 	buf_str(&name, " › ");
 	text_safe(&name, report_short(rep, handler));
 	report_name(rep, out, name.data);
@@ -679,6 +704,7 @@ void report_free(struct report *rep)
 	for (uint32_t i = 0; rep->shorts && i < rep->labels.n; i++)
 		free(rep->shorts[i]);
 	free(rep->shorts);
+	free(rep->families_by_kind);
 	resources_done(rep);
 	kind_labels_done(&rep->labels);
 	free(rep->threads);

@@ -346,7 +346,7 @@ static void write_by_family(const struct report *rep, struct buf *out, unsigned 
 			buf_char(&most, ' ');
 			report_frame_text(p->functions[k].frame, &most);
 		}
-		cell_safe(&t, report_label(rep, all[i].family->kind));
+		cell_safe(&t, report_family(rep, all[i].family->kind));
 		cell_weight(&t, what, p->weight);
 		table_cell(&t, most.data ? most.data : "stacks not known");
 	}

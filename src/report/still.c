@@ -284,7 +284,7 @@ void still_text(const struct report *rep, struct buf *out)
 		const struct still_row *row = s->rows[i];
 
 		table_printf(&t, "%zu", row->n);
-		cell_safe(&t, report_label(rep, row->kind));
+		cell_safe(&t, report_family(rep, row->kind));
 		table_cell(&t, state_text(row->state));
 		cell_safe(&t, row->what);
 		cell_safe(&t, row->place);

@@ -216,7 +216,7 @@ static void write_off(const struct report *rep, struct buf *out, const struct sy
 		table_cell(&t, trace_off_cpu_name(off_why(s)));
 		table_cell(&t, call.data ? call.data : "-");
 		cells_times(&t, s);
-		cell_safe(&t, report_label(rep, s->kind));
+		cell_safe(&t, report_family(rep, s->kind));
 	}
 	report_table(rep, &t, out);
 	say_more(out, off);
@@ -232,7 +232,7 @@ static void write_stacks(const struct report *rep, struct buf *out, const struct
 		text_duration(out, s->ns);
 		buf_str(out, " in ");
 		report_exact_of(out, s->n, "time", "times");
-		report_in(rep, out, s->key, report_label(rep, s->kind));
+		report_in(rep, out, s->key, report_family(rep, s->kind));
 		buf_str(out, ":\n");
 		report_stack_text(rep->reader, out, s->key, FRAMES_SHOWN, 6, rep->opt.width);
 	}
@@ -262,7 +262,7 @@ static void write_calls(const struct report *rep, struct buf *out, const struct 
 		table_cell(&t, name.data ? name.data : "?");
 		cells_times(&t, s);
 		cell_count(&t, s->n_errors);
-		cell_safe(&t, report_label(rep, s->kind));
+		cell_safe(&t, report_family(rep, s->kind));
 	}
 	report_table(rep, &t, out);
 	say_more(out, calls);

@@ -308,7 +308,7 @@ static void write_wake(const struct report *rep, struct buf *out, const struct h
 		buf_str(out, " by itself");
 	else if (s->source_kind != TRACE_KIND_NONE) {
 		buf_printf(out, " by task %llu ", (unsigned long long)s->source);
-		text_safe(out, report_label(rep, s->source_kind));
+		text_safe(out, report_family(rep, s->source_kind));
 	}
 	on_thread(rep, out, s->thread);
 	if (s->by_waker && s->detail == TW_NOOP)
@@ -465,7 +465,7 @@ void lives_text(const struct report *rep, struct buf *out)
 		buf_printf(out, "Life of task %llu", (unsigned long long)l->number);
 		write_which(rep, out, l);
 		buf_str(out, ", ");
-		text_safe(out, report_label(rep, l->kind));
+		text_safe(out, report_family(rep, l->kind));
 		buf_str(out, rep->opt.color ? "\x1b[0m\n" : "\n");
 		write_requests(rep, out, l);
 		for (size_t k = 0; k < l->n_steps; k++) {

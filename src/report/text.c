@@ -190,10 +190,10 @@ static void cell_family(const struct report *rep, struct table *t, const struct 
 	bool below = part && rep->opt.by == RY_BOTH;
 
 	if (!part) {
-		text_safe(&b, report_label(rep, f->kind));
+		text_safe(&b, report_family(rep, f->kind));
 	} else if (part->handler == TRACE_KIND_NONE) {
 		if (!below)
-			text_safe(&b, report_short(rep, f->kind));
+			text_safe(&b, report_family(rep, f->kind));
 		buf_str(&b, below ? "  › in no handler" : ", in no handler");
 	} else if (below) {
 		buf_str(&b, "  › ");
@@ -440,61 +440,6 @@ static void write_longest_stacks(const struct report *rep, struct buf *out)
 	}
 }
 
-/* What is awaited there; where a future in a box has it, what that awaits. And of how many resources,
- * if of several. */
-static void cell_awaits(struct table *t, const struct wait_place *w, const struct trace_place *p,
-			const struct trace_place *leaf)
-{
-	_cleanup_buf_ struct buf text = BUF_INIT;
-	bool boxed = leaf && p->flags & TRACE_PLACE_BRANCHES;
-
-	if (p)
-		text_safe(&text, boxed && *leaf->awaits ? leaf->awaits : p->awaits);
-	resources_count_text(&text, w);
-	table_cell(t, text.data ? text.data : "");
-}
-
-static void write_waits(const struct report *rep, struct buf *out)
-{
-	static const struct table_column columns[] = {
-		{.title = "await point", .min_width = 24, .align_left = true},
-		{.title = "for", .rank = 2, .min_width = 16, .align_left = true},
-		{.title = "family", .rank = 1, .min_width = 16, .align_left = true},
-		{.title = "waits"},
-		{.title = "total"},
-		{.title = "p50", .rank = 4},
-		{.title = "p99", .rank = 3},
-		{.title = "max"},
-	};
-	if (!rep->n_waits)
-		return;
-	report_title(rep, out, "Where tasks wait");
-	struct table t;
-	table_init(&t, columns, sizeof(columns) / sizeof(columns[0]));
-	size_t n = rep->opt.n_families && rep->opt.n_families < rep->n_waits ? rep->opt.n_families
-									     : rep->n_waits;
-	for (size_t i = 0; i < n; i++) {
-		const struct wait_place *w = rep->waits[i];
-		const struct trace_place *p = report_place(rep, w->place);
-		cell_place(&t, p);
-		cell_awaits(&t, w, p, report_leaf(rep, w->place));
-		cell_owner(rep, &t, w->family, w->handler);
-		cell_count(&t, w->waits.count);
-		cell_time(&t, w->waits.sum);
-		cell_time(&t, hist_quantile(&w->waits, 0.5));
-		cell_time(&t, hist_quantile(&w->waits, 0.99));
-		cell_time(&t, w->waits.max);
-	}
-	report_table(rep, &t, out);
-	if (n < rep->n_waits)
-		buf_printf(out, "  and %zu more: --top %zu\n", rep->n_waits - n, rep->n_waits);
-	if (rep->n_unplaced) {
-		buf_str(out, "  plus ");
-		report_exact_of(out, rep->n_unplaced, "wait", "waits");
-		buf_str(out, " at unknown places\n");
-	}
-}
-
 /* ---- what was seen, what it cost ---- */
 
 /* Whether an object has several runtimes. */
@@ -655,7 +600,7 @@ void report_text(const struct report *rep, struct buf *out)
 	write_threads(rep, out);
 	write_longest(rep, out);
 	write_longest_stacks(rep, out);
-	write_waits(rep, out);
+	waits_text(rep, out);
 	resources_text(rep, out);
 	futures_text(rep, out);
 	samples_text(rep, out);

@@ -151,6 +151,8 @@ bool match_kind(const char *const *list, struct trace_reader *r, const struct tr
 		return false;
 	if (match_text(list, k->name))
 		return true;
+	if (match_text(list, kind_connection(k)))
+		return true;
 	handler = handler_of(k);
 	if (handler && match_text(list, handler))
 		return true;

@@ -381,6 +381,7 @@ static const struct {
 	const char *begin, *name;
 } connections[] = {
 	{"axum::serve::", "axum connection"},
+	{"axum_server::server::", "axum connection"},
 	{"hyper::proto::h2::server::H2Stream", "HTTP/2 stream"},
 	{"hyper_util::server::conn::", "hyper connection"},
 	{"hyper::server::conn::", "hyper connection"},
@@ -390,12 +391,20 @@ static const struct {
 	{"actix_server::service::", "actix connection"},
 };
 
-static const char *connection_name(const char *name)
+static const char *connection_by(const char *name)
 {
 	for (size_t i = 0; i < sizeof(connections) / sizeof(connections[0]); i++)
 		if (!strncmp(name, connections[i].begin, strlen(connections[i].begin)))
 			return connections[i].name;
 	return NULL;
+}
+
+const char *kind_connection(const struct trace_kind *k)
+{
+	const char *known = k && k->name && k->role == TR_TASK ? connection_by(k->name) : NULL;
+
+	return known || !k || !k->full_name || k->role != TR_TASK ? known
+								  : connection_by(k->full_name);
 }
 
 static const char *exe_name(const struct trace_process *p)
@@ -449,9 +458,7 @@ static char *root_short(const struct trace_reader *r, const struct trace_kind *k
 char *kind_short(const struct kind_labels *l, const struct trace_reader *r, uint32_t kind)
 {
 	const struct trace_kind *k = trace_reader_kind(r, kind);
-	const char *label = kind_label(l, r, kind), *known = connection_name(label);
-	if (!known && k && k->full_name)
-		known = connection_name(k->full_name);
+	const char *label = kind_label(l, r, kind), *known = kind_connection(k);
 	bool handler = k && k->flags & TRACE_KIND_HANDLER;
 	size_t len = strlen(label), crate = crate_len((struct label_text){label, len});
 	int depth = 0;

@@ -24,6 +24,9 @@ void kind_labels_done(struct kind_labels *l);
 /* "shop::order", the program's own function, of a handler that a library's generic function calls:
  * "axum::handler::call<.., shop::order::{async_fn_env#0}, ..>" (free); NULL when out of memory. */
 char *handler_name(const struct trace_kind *k);
+/* "axum connection", of a task that serves one, or a stream of one, by the library that it is of; NULL:
+ * it is not known for that. */
+const char *kind_connection(const struct trace_kind *k);
 /* A name for where there is little room: without parameters and without the program's crate, and
  * what serves a connection after its library: "order", "axum connection" (free); NULL when out of
  * memory. */

@@ -17,7 +17,7 @@
 
 enum { RQ_WORKER = 0, RQ_SAMPLES, RQ_OTHER, RQ_THREADS };
 enum { RK_CONNECTION = 0, RK_MAILER, RK_ORDER, RK_LOGIN, RK_HELLO, RK_KINDS };
-enum { RP_CONNECTION = 1, RP_ORDER, RP_RESERVE, RP_MAILER }; /* index + 1 */
+enum { RP_CONNECTION = 1, RP_ORDER, RP_RESERVE, RP_MAILER, RP_POLL_FN }; /* index + 1 */
 
 static const struct trace_process requests_process = {
 	.pid = 100,
@@ -85,6 +85,13 @@ static const struct trace_place requests_places[] = {
 	 .line = 60,
 	 .awaits = "tokio::time::sleep::Sleep",
 	 .flags = TRACE_PLACE_OWN},
+	/* As RP_RESERVE, of a source that knows another innermost future. */
+	{.function = "tokio::sync::mpsc::bounded::reserve",
+	 .file = "/root/.cargo/registry/src/index.crates.io-1949cf8c6b5b557f/tokio-1.54.1/src/sync/"
+		 "mpsc/bounded.rs",
+	 .line = 1180,
+	 .awaits = "core::future::poll_fn::PollFn<..>",
+	 .outer = RP_ORDER},
 };
 
 static const struct trace_frame requests_frames[] = {
@@ -177,8 +184,8 @@ static inline size_t requests_other(struct trace_event *first)
 	REQUEST_POLL(3010, 8);
 	REQUEST(3020, TE_FUTURE_BEGIN, .kind = RK_ORDER, .task = 0x8000, .arg = TRACE_FUTURE_FIRST);
 	REQUEST(3030, TE_FUTURE_END, .kind = RK_ORDER, .task = 0x8000, .arg = TO_PENDING,
-		.value = RP_RESERVE);
-	REQUEST_END(3040, 8, RP_RESERVE);
+		.value = RP_POLL_FN);
+	REQUEST_END(3040, 8, RP_POLL_FN);
 	REQUEST(30000, TE_CANCEL, .kind = RK_CONNECTION, .task = 8);
 	REQUEST_BARE(40000, TE_THREAD_END);
 	return (size_t)(ev - first);

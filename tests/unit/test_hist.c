@@ -99,6 +99,31 @@ static void test_small(void **state)
 	hist_done(&h);
 }
 
+/* What two have seen is what one would have seen. */
+static void test_merge(void **state)
+{
+	struct hist all = {0}, parts[3] = {0}, merged = {0};
+
+	for (unsigned i = 0; i < 3000; i++) {
+		uint64_t value = rnd() >> (8 + 18 * (i % 3));
+
+		assert_int_equal(hist_add(&all, value), 0);
+		assert_int_equal(hist_add(&parts[i % 3], value), 0);
+	}
+	for (size_t i = 0; i < 3; i++)
+		assert_int_equal(hist_merge(&merged, &parts[i]), 0);
+	assert_int_equal(hist_merge(&merged, &(struct hist){0}), 0);
+	assert_true(merged.count == all.count && merged.sum == all.sum);
+	assert_true(merged.min == all.min && merged.max == all.max);
+	for (unsigned p = 0; p <= 100; p++)
+		assert_true(hist_quantile(&merged, p / 100.0) == hist_quantile(&all, p / 100.0));
+	hist_done(&all);
+	hist_done(&merged);
+	for (size_t i = 0; i < 3; i++)
+		hist_done(&parts[i]);
+	(void)state;
+}
+
 static void test_memory_grows_with_range_only(void **state)
 {
 	struct hist h = {0};
@@ -115,6 +140,7 @@ int main(void)
 		cmocka_unit_test(test_quantiles),
 		cmocka_unit_test(test_edges),
 		cmocka_unit_test(test_small),
+		cmocka_unit_test(test_merge),
 		cmocka_unit_test(test_memory_grows_with_range_only),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
