@@ -39,6 +39,7 @@ LIBRARIES = {
     "glibc": "libc.a",
     "libbpf": "libbpf.a",
     "libelf": "libelf.a",
+    "libevent": "libevent_core.a",
     "libiberty": "libiberty.a",
     "utf8proc": "libutf8proc.a",
     "zlib": "libz.a",

@@ -7,6 +7,7 @@
 extern const struct cli_verb verb_record;
 extern const struct cli_verb verb_why;
 extern const struct cli_verb verb_report;
+extern const struct cli_verb verb_view;
 extern const struct cli_verb verb_export;
 extern const struct cli_verb verb_hist;
 extern const struct cli_verb verb_print;

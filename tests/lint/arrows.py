@@ -30,6 +30,7 @@ MODULES = {
     "findings": BASE | {"trace", "moment", "timeline"},
     "report": BASE | {"trace", "moment", "timeline", "findings"},
     "export": BASE | {"trace", "timeline"},
+    "view": BASE | {"trace", "timeline", "report", "export"},
 }
 MODULES["cli"] = set(MODULES)
 SHARED = re.compile(r"agent/(ring|runtimes|runtime_\w+)\.h")

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * The answers. Each is made in a process of its own (server.c), which may take its time and memory
+ * and is gone after it: so nothing here frees for the sake of the next request, and a trace that
+ * makes it fail costs one answer.
+ */
+#pragma once
+
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "trace/trace.h"
+#include "view/request.h"
+
+#include <stdio.h>
+
+/* What all answers are made from; the same for the whole life of the server. */
+struct view_source {
+	const char *path; /* of the trace, for people */
+	int trace;	  /* descriptor; read only by what opens it again (view_reader()) */
+};
+
+struct view_answer {
+	const char *path;   /* "api/trace" */
+	unsigned limit_s;   /* of CPU time */
+	unsigned limit_mib; /* of memory, more than the server has */
+	/* Writes the body. 0; -EINVAL with a sentence: the query is wrong; -ENOENT: there is no such thing; -E2BIG:
+	 * it would cost too much; other negative errno: it failed. */
+	int (*make)(const struct view_source *v, const struct request *q, struct buf *out,
+		    struct error *err);
+};
+
+/* NULL: there is none of that path. */
+const struct view_answer *view_find_answer(const char *path);
+
+/* A reader of its own on the trace. */
+int view_reader(const struct view_source *v, struct trace_reader **ret, struct error *err);
+
+int answer_report(const struct view_source *v, const struct request *q, struct buf *out,
+		  struct error *err);

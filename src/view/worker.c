@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * The process that makes one answer: a fork of the server, which has no other threads. It keeps the
+ * trace and its pipe and closes all else, among it the browser's connections. The kernel ends it
+ * where it takes more time or memory than its answer may, and when the server is gone.
+ */
+#include "view/worker.h"
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void keep_only(int *fds, size_t n)
+{
+	/* In order, so that gaps between them are closed. */
+	unsigned next = STDERR_FILENO + 1;
+
+	for (size_t i = 0; i < n; i++)
+		for (size_t k = i + 1; k < n; k++)
+			if (fds[k] < fds[i]) {
+				int first = fds[k];
+				fds[k] = fds[i];
+				fds[i] = first;
+			}
+	for (size_t i = 0; i < n; i++) {
+		if (fds[i] < (int)next)
+			continue;
+		if ((unsigned)fds[i] > next)
+			close_range(next, (unsigned)fds[i] - 1, 0);
+		next = (unsigned)fds[i] + 1;
+	}
+	close_range(next, ~0u, 0);
+}
+
+/* Bytes of address space that it has now: a sanitizer's are many. */
+static rlim_t has_bytes(void)
+{
+	char text[64] = "";
+	int fd = file_open("/proc/self/statm", FILE_EMPTY, NULL);
+	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+
+	if (fd >= 0)
+		close(fd);
+	return n <= 0 ? RLIM_INFINITY : strtoull(text, NULL, 10) * (rlim_t)sysconf(_SC_PAGESIZE);
+}
+
+static void set_limits(const struct view_answer *answer)
+{
+	struct rlimit cpu = {answer->limit_s, answer->limit_s + 1}, core = {0, 0};
+	rlim_t has = has_bytes(), more = (rlim_t)answer->limit_mib << 20;
+	struct rlimit memory = {has + more, has + more};
+
+	setrlimit(RLIMIT_CPU, &cpu);
+	setrlimit(RLIMIT_CORE, &core);
+	if (has != RLIM_INFINITY)
+		setrlimit(RLIMIT_AS, &memory);
+}
+
+static int status_of(int code)
+{
+	switch (code) {
+	case 0:
+		return 200;
+	case -EINVAL:
+		return 400;
+	case -ENOENT:
+		return 404;
+	case -E2BIG:
+		return 413;
+	default:
+		return 500;
+	}
+}
+
+static bool write_all(int fd, const char *data, size_t len)
+{
+	while (len) {
+		ssize_t n = write(fd, data, len);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return false;
+		data += n;
+		len -= (size_t)n;
+	}
+	return true;
+}
+
+static bool write_answer(int fd, const struct view_source *source, const struct view_answer *answer,
+			 const struct request *request)
+{
+	struct buf body = BUF_INIT, head = BUF_INIT;
+	struct error err = {0};
+	int code = answer->make(source, request, &body, &err);
+
+	if (code == 0 && buf_failed(&body))
+		code = error_set(&err, -ENOMEM, "out of memory for the answer");
+	if (code < 0) {
+		struct json j;
+
+		buf_clear(&body);
+		body.failed = false;
+		json_init(&j, &body, false);
+		json_object(&j, NULL);
+		json_string(&j, "error", *err.text ? err.text : strerror(-code));
+		json_end_object(&j);
+	}
+	buf_printf(&head, "%d application/json\n", status_of(code));
+	return !buf_failed(&head) && !buf_failed(&body) && write_all(fd, head.data, head.len) &&
+	       write_all(fd, body.data, body.len);
+}
+
+static void run(int fd, const struct view_source *source, const struct view_answer *answer,
+		const struct request *request) __attribute__((noreturn));
+static void run(int fd, const struct view_source *source, const struct view_answer *answer,
+		const struct request *request)
+{
+	int kept[] = {fd, source->trace};
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	/* Ctrl-C is the server's, which ends its children. */
+	signal(SIGINT, SIG_IGN);
+	signal(SIGTERM, SIG_DFL);
+	signal(SIGHUP, SIG_DFL);
+	keep_only(kept, sizeof(kept) / sizeof(*kept));
+	set_limits(answer);
+	_exit(write_answer(fd, source, answer, request) ? 0 : 1);
+}
+
+int worker_start(struct worker *w, const struct view_source *source,
+		 const struct view_answer *answer, const struct request *request)
+{
+	int fds[2];
+
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return -errno;
+	pid_t pid = fork();
+	if (pid == 0)
+		run(fds[1], source, answer, request);
+	int code = -errno;
+	close(fds[1]);
+	if (pid < 0) {
+		close(fds[0]);
+		return code;
+	}
+	fcntl(fds[0], F_SETFL, O_NONBLOCK);
+	w->pid = pid;
+	w->fd = fds[0];
+	return 0;
+}
+
+bool worker_succeeded(struct worker *w)
+{
+	int status = -1;
+
+	while (waitpid(w->pid, &status, 0) < 0 && errno == EINTR)
+		;
+	w->pid = 0;
+	close(w->fd);
+	return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+void worker_end(struct worker *w)
+{
+	if (!w->pid)
+		return;
+	kill(w->pid, SIGKILL);
+	worker_succeeded(w);
+}
