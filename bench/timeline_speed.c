@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * How fast events become tasks: synthetic workloads through the timeline alone, through a trace
- * file and the timeline, and into a report. Prints million events per second of CPU time.
+ * file and the timeline, into a report, and into causes. Prints million events per second of CPU time.
  *
  *     timeline_speed [MILLION EVENTS]
  */
 #include "base/clock.h"
 #include "base/error.h"
+#include "causes/causes.h"
 #include "report/report.h"
 #include "timeline/replay.h"
 
@@ -23,6 +24,7 @@ struct load {
 	const char *name;
 	uint32_t n_tasks; /* alive at a time */
 	bool short_lived; /* spawn, poll, end, drop; else wake, poll, pending */
+	bool chain;	  /* each task's poll wakes the next one: all wait for each other */
 	uint64_t time, next, n_ids;
 };
 
@@ -47,6 +49,12 @@ static void load_fill(struct load *l, struct trace_event *ev)
 			ev[i].type = types[i % 4];
 			ev[i].arg = ev[i].type == TE_POLL_END ? TO_READY : 0;
 			ev[i].task = ev[i].type == TE_SPAWN ? ++l->n_ids : l->n_ids;
+		} else if (l->chain) {
+			static const uint16_t types[] = {TE_POLL_BEGIN, TE_WAKE, TE_POLL_END};
+			uint64_t n = l->next / 3;
+
+			ev[i].type = types[l->next % 3];
+			ev[i].task = 1 + (n + (ev[i].type == TE_WAKE)) % l->n_tasks;
 		} else {
 			static const uint16_t types[] = {TE_WAKE, TE_POLL_BEGIN, TE_BLOCK,
 							 TE_POLL_END};
@@ -109,6 +117,25 @@ static int write_file(struct load l, uint64_t n, const char *path, struct error 
 	return r < 0 ? r : closed;
 }
 
+static int into_causes(struct load l, uint64_t n, struct trace_reader *reader, struct error *err)
+{
+	struct causes *c = causes_new(reader, &(struct causes_options){0});
+	struct fan_out_sink to;
+	uint64_t begin = clock_cpu_ns();
+	int r = c ? 0 : error_set(err, -1, "out of memory");
+
+	if (r >= 0) {
+		to = causes_sink(c);
+		r = timeline_replay(reader, NULL, to.sink, to.ctx, NULL, NULL, NULL, NULL, err);
+	}
+	if (r >= 0 && causes_judge(c) < 0)
+		r = error_set(err, -1, "out of memory");
+	if (r >= 0)
+		row(l.name, "file, timeline, causes", n, clock_cpu_ns() - begin);
+	causes_free(c);
+	return r;
+}
+
 static int from_file(struct load l, uint64_t n, const char *path, struct error *err)
 {
 	int r = write_file(l, n, path, err);
@@ -129,6 +156,10 @@ static int from_file(struct load l, uint64_t n, const char *path, struct error *
 		r = report_make(reader, &(struct report_options){0}, &rep, err);
 	row(l.name, "file, timeline, report", n, clock_cpu_ns() - begin);
 	report_free(rep);
+	if (r >= 0)
+		r = trace_reader_rewind(reader, err);
+	if (r >= 0)
+		r = into_causes(l, n, reader, err);
 	trace_reader_free(reader);
 	return r;
 }
@@ -140,6 +171,7 @@ int main(int argc, char **argv)
 		{.name = "100 tasks, woken and polled", .n_tasks = 100},
 		{.name = "100,000 tasks, woken and polled", .n_tasks = 100000},
 		{.name = "short tasks", .short_lived = true},
+		{.name = "100 tasks that wake each other", .n_tasks = 100, .chain = true},
 	};
 	char path[] = "/tmp/timeline_speed.XXXXXX";
 	int fd = mkstemp(path);

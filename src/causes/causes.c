@@ -115,7 +115,7 @@ static struct tree *new_tree(struct causes *c, uint32_t kind, uint32_t handler)
 		return NULL;
 	}
 	t = map_new(&c->trees, kind, handler, sizeof(*t));
-	if (!t || tree_init(t, &c->limits) < 0) {
+	if (!t || tree_init(t, &c->all_trees) < 0) {
 		c->out_of_memory = true;
 		return NULL;
 	}
@@ -135,9 +135,15 @@ static struct tree *tree_of(struct causes *c, uint32_t kind)
 
 static struct task_past *find_task(struct causes *c, uint64_t serial)
 {
-	if (!c->last_task || c->last_task->serial != serial)
-		c->last_task = map_get(&c->tasks, serial, 0);
-	return c->last_task;
+	struct task_past **recent = &c->recent[serial % N_RECENT_TASKS];
+	struct task_past *t = *recent;
+
+	if (t && t->serial == serial)
+		return t;
+	t = map_get(&c->tasks, serial, 0);
+	if (t)
+		*recent = t;
+	return t;
 }
 
 /* Of an item: it pays for walks. */
@@ -192,8 +198,14 @@ static void account(struct causes *c, struct task_past *t, const struct segment 
 	if (c->opt.unit == CU_ROUND || !s || s->type == SEG_BIRTH)
 		return;
 	tree = tree_of(c, t->kind);
-	if (tree)
+	if (!tree)
+		return;
+	c->n_parts -= t->parts.n;
+	if (c->n_parts < MAX_PARTS)
 		walk_own(c, tree, &t->parts, t->head, s->begin_ns, s->end_ns);
+	else
+		walk_nothing(c, tree, &t->parts, s->end_ns - s->begin_ns);
+	c->n_parts += t->parts.n;
 }
 
 static void on_thread(struct causes *c, struct segment *s, uint32_t thread)
@@ -241,7 +253,7 @@ static void add_off_cpu(struct causes *c, struct task_past *t, uint32_t thread)
 static void add_unit(struct causes *c, struct tree *tree, enum unit_type type, uint64_t length,
 		     const struct parts *parts)
 {
-	if (tree_add_unit(tree, &c->limits, type, length, parts) < 0)
+	if (tree_add_unit(tree, &c->all_trees, type, length, parts) < 0)
 		c->out_of_memory = true;
 }
 
@@ -306,7 +318,7 @@ static bool begins_round(struct causes *c, const struct task_past *t, const stru
 	k->head_rank = rank;
 	k->head_votes = 1;
 	if (k->tree)
-		tree_clear(k->tree, &c->limits, UNIT_ROUND);
+		tree_clear(k->tree, &c->all_trees, UNIT_ROUND);
 	return true;
 }
 
@@ -372,10 +384,11 @@ static int on_task_end(void *ctx, struct tl_task *task)
 	if (tree && !c->out_of_memory && end > t->first_ns && is_wanted(c, t->number))
 		add_unit(c, tree, t->whole && task->end_ns ? UNIT_TASK : UNIT_PART,
 			 end - t->first_ns, &t->parts);
+	c->n_parts -= t->parts.n;
 	parts_done(&t->parts);
 	map_remove(&c->tasks, t->serial, 0);
+	c->recent[t->serial % N_RECENT_TASKS] = NULL;
 	free(t);
-	c->last_task = NULL;
 	return status(c);
 }
 
@@ -587,7 +600,7 @@ static int on_future_end(void *ctx, struct tl_future *future)
 	if (!t || !k)
 		return status(c);
 	if (!k->handlers && k->tree)
-		tree_clear(k->tree, &c->limits, UNIT_ROUND);
+		tree_clear(k->tree, &c->all_trees, UNIT_ROUND);
 	k->handlers = true;
 	if (!future->end_ns)
 		return 0;

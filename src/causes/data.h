@@ -71,12 +71,14 @@ struct shown_tree {
 	struct cell *cells; /* of the slowest, by node */
 };
 
+#define N_RECENT_TASKS 256u
+
 struct causes {
 	struct trace_reader *reader;
 	struct causes_options opt;
 	struct history history;
-	struct map tasks; /* by serial */
-	struct task_past *last_task;
+	struct map tasks;			  /* by serial */
+	struct task_past *recent[N_RECENT_TASKS]; /* by serial, modulo N_RECENT_TASKS */
 	struct thread_past *threads;
 	size_t n_threads;
 	struct kind_past *kinds;
@@ -85,9 +87,10 @@ struct causes {
 	size_t n_points;
 	struct map same_points; /* by hash of the text */
 	struct map trees;	/* by kind, handler */
-	struct tree_limits limits;
+	struct trees all_trees;
 	uint64_t n_trees_left_out;
 	uint64_t credit; /* segments that may be looked at */
+	size_t n_parts;	 /* of the tasks that live */
 	bool out_of_memory;
 	/* when all is collected */
 	struct kind_labels labels;
@@ -97,10 +100,12 @@ struct causes {
 };
 
 /* Steps of a walk for each item of the timeline, on the average; and of one walk. */
-#define CREDIT_PER_ITEM 16
+#define CREDIT_PER_ITEM 12
 #define CREDIT_MAX (1u << 20)
 #define WALK_MAX 65536
 #define WALK_DEPTH 8
+/* Items of the parts of all living tasks. */
+#define MAX_PARTS ((size_t)1 << 22)
 
 /* ---- walk.c ---- */
 
@@ -108,6 +113,8 @@ struct causes {
  * open. The parts are of nodes of that tree. */
 void walk_own(struct causes *c, struct tree *t, struct parts *out, uint64_t head, uint64_t a,
 	      uint64_t b);
+/* In place of that, where there are too many parts. */
+void walk_nothing(struct causes *c, struct tree *t, struct parts *out, uint64_t ns);
 
 /* ---- words.c ---- */
 

@@ -103,11 +103,15 @@ static void write_sentence(const struct causes *c, struct buf *out, const struct
 
 	if (!s->slow.n)
 		return;
-	buf_str(out, "  The slowest ");
-	text_share(out, s->slow.n, s->tree->units[s->type].length.count);
-	buf_str(out, " (");
-	text_exact(out, s->slow.n);
-	buf_str(out, ") took ");
+	if (s->slow.n < s->tree->units[s->type].length.count) {
+		buf_str(out, "  The slowest ");
+		text_share(out, s->slow.n, s->tree->units[s->type].length.count);
+		buf_str(out, " (");
+		text_exact(out, s->slow.n);
+		buf_str(out, ") took ");
+	} else {
+		buf_str(out, "  It took ");
+	}
 	text_duration(out, s->slow.ns / s->slow.n);
 	buf_str(out, " = ");
 	for (size_t i = 0; i < n && i < SENTENCE_PARTS; i++) {

@@ -2,6 +2,7 @@
 #include "causes/tree.h"
 
 #include "base/error.h"
+#include "base/search.h"
 #include "base/vec.h"
 
 #include <assert.h>
@@ -9,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define UNMERGED 64
 #define STEP_BITS 5u
 #define N_STEPS (64u << STEP_BITS)
 
@@ -36,18 +36,18 @@ static uint64_t step_begin(uint32_t step)
 
 /* ---- nodes ---- */
 
-static int new_node(struct tree *t, struct tree_limits *limits, const struct node *node)
+static int new_node(struct tree *t, struct trees *all, const struct node *node)
 {
 	if (!GROW_ONE(t->nodes, t->n_nodes))
 		return -ENOMEM;
 	t->nodes[t->n_nodes++] = *node;
-	limits->n_nodes++;
+	all->n_nodes++;
 	return 0;
 }
 
-int tree_init(struct tree *t, struct tree_limits *limits)
+int tree_init(struct tree *t, struct trees *all)
 {
-	return new_node(t, limits, &(struct node){.type = NT_ROOT});
+	return new_node(t, all, &(struct node){.type = NT_ROOT});
 }
 
 void tree_done(struct tree *t)
@@ -64,70 +64,60 @@ void tree_done(struct tree *t)
 	free(t->touched);
 }
 
-uint32_t tree_child(struct tree *t, struct tree_limits *limits, uint32_t parent,
-		    enum node_type type, uint32_t a, uint64_t b)
+static struct recent_child *recent_child(struct trees *all, const struct tree *t, uint64_t key_a,
+					 uint64_t key_b)
+{
+	uint64_t hash = (key_a ^ (uintptr_t)t) * 0x9e3779b97f4a7c15ull + key_b;
+
+	return &all->recent[(hash * 0xd6e8feb86659fd93ull) >> 32 & (N_RECENT_CHILDREN - 1)];
+}
+
+uint32_t tree_child(struct tree *t, struct trees *all, uint32_t parent, enum node_type type,
+		    uint32_t a, uint64_t b)
 {
 	uint64_t key_a = (uint64_t)parent << 32 | a, key_b = (uint64_t)type << 56 | b;
-	uint32_t node = (uint32_t)(uintptr_t)map_get(&t->by_key, key_a, key_b);
+	struct recent_child *recent = recent_child(all, t, key_a, key_b);
 	uint8_t depth = t->nodes[parent].depth;
+	uint32_t node;
 
-	if (node)
-		return node;
-	if (t->n_nodes >= TREE_MAX_NODES || limits->n_nodes >= TREES_MAX_NODES ||
-	    depth >= TREE_MAX_DEPTH)
-		return parent;
-	node = (uint32_t)t->n_nodes;
-	if (new_node(t, limits,
-		     &(struct node){
-			     .parent = parent, .a = a, .b = b, .type = type, .depth = depth + 1}) <
-	    0)
-		return parent;
-	if (map_put(&t->by_key, key_a, key_b, (void *)(uintptr_t)node) < 0)
-		return parent; /* it stays empty */
+	if (recent->tree == t && recent->key_a == key_a && recent->key_b == key_b)
+		return recent->node;
+	node = (uint32_t)(uintptr_t)map_get(&t->by_key, key_a, key_b);
+	if (!node) {
+		if (t->n_nodes >= TREE_MAX_NODES || all->n_nodes >= TREES_MAX_NODES ||
+		    depth >= TREE_MAX_DEPTH)
+			return parent;
+		node = (uint32_t)t->n_nodes;
+		if (new_node(t, all,
+			     &(struct node){.parent = parent,
+					    .a = a,
+					    .b = b,
+					    .type = type,
+					    .depth = depth + 1}) < 0)
+			return parent;
+		if (map_put(&t->by_key, key_a, key_b, (void *)(uintptr_t)node) < 0)
+			return parent; /* it stays empty */
+	}
+	*recent = (struct recent_child){t, key_a, key_b, node};
 	return node;
 }
 
 /* ---- the parts of a unit ---- */
 
-static int compare_parts(const void *a, const void *b)
-{
-	const struct part *x = a, *y = b;
-
-	return (x->node > y->node) - (x->node < y->node);
-}
-
-static void merge(struct parts *p)
-{
-	size_t n = 0;
-
-	qsort(p->items, p->n, sizeof(*p->items), compare_parts);
-	for (size_t i = 0; i < p->n; i++) {
-		if (n && p->items[n - 1].node == p->items[i].node) {
-			p->items[n - 1].n += p->items[i].n;
-			p->items[n - 1].ns += p->items[i].ns;
-		} else {
-			p->items[n++] = p->items[i];
-		}
-	}
-	p->n = p->n_merged = n;
-}
-
 int parts_add(struct parts *p, uint32_t node, uint64_t ns)
 {
-	size_t last = p->n > 8 ? p->n - 8 : 0;
+	size_t at = PARTITION_POINT(i, 0, p->n, p->items[i].node < node);
 
-	for (size_t i = p->n; i-- > last;) {
-		if (p->items[i].node == node) {
-			p->items[i].n++;
-			p->items[i].ns += ns;
-			return 0;
-		}
+	if (at < p->n && p->items[at].node == node) {
+		p->items[at].n++;
+		p->items[at].ns += ns;
+		return 0;
 	}
-	if (p->n >= p->n_merged + UNMERGED)
-		merge(p);
 	if (!GROW(p->items, p->n, p->cap))
 		return -ENOMEM;
-	p->items[p->n++] = (struct part){.node = node, .n = 1, .ns = ns};
+	memmove(&p->items[at + 1], &p->items[at], (p->n - at) * sizeof(*p->items));
+	p->items[at] = (struct part){.node = node, .n = 1, .ns = ns};
+	p->n++;
 	return 0;
 }
 
@@ -162,7 +152,7 @@ static int touch(struct tree *t, uint32_t node, uint64_t unit)
 	return 0;
 }
 
-static int add_cell(struct tree *t, struct tree_limits *limits, enum unit_type type, uint32_t node,
+static int add_cell(struct tree *t, struct trees *all, enum unit_type type, uint32_t node,
 		    uint32_t step)
 {
 	struct map *cells = &t->units[type].cells;
@@ -171,7 +161,7 @@ static int add_cell(struct tree *t, struct tree_limits *limits, enum unit_type t
 
 	if (!c && !(c = map_new(cells, node, step, sizeof(*c))))
 		return -ENOMEM;
-	limits->n_cells += !c->n_units;
+	all->n_cells += !c->n_units;
 	c->n_units++;
 	c->n += n->unit_n;
 	c->ns += n->unit_ns;
@@ -180,7 +170,7 @@ static int add_cell(struct tree *t, struct tree_limits *limits, enum unit_type t
 	return 0;
 }
 
-int tree_add_unit(struct tree *t, struct tree_limits *limits, enum unit_type type, uint64_t length,
+int tree_add_unit(struct tree *t, struct trees *all, enum unit_type type, uint64_t length,
 		  const struct parts *p)
 {
 	struct unit_sums *u = &t->units[type];
@@ -200,7 +190,7 @@ int tree_add_unit(struct tree *t, struct tree_limits *limits, enum unit_type typ
 		}
 	}
 	assert(t->nodes[0].unit_ns == length);
-	if (limits->n_cells + t->n_touched > TREES_MAX_CELLS) {
+	if (all->n_cells + t->n_touched > TREES_MAX_CELLS) {
 		u->n_left_out++;
 		return 0;
 	}
@@ -210,16 +200,16 @@ int tree_add_unit(struct tree *t, struct tree_limits *limits, enum unit_type typ
 
 		n->sums[type].n += n->unit_n;
 		TRY(hist_add(&n->sums[type].ns, n->unit_ns));
-		TRY(add_cell(t, limits, type, t->touched[i], step));
+		TRY(add_cell(t, all, type, t->touched[i], step));
 	}
 	return 0;
 }
 
-void tree_clear(struct tree *t, struct tree_limits *limits, enum unit_type type)
+void tree_clear(struct tree *t, struct trees *all, enum unit_type type)
 {
 	struct unit_sums *u = &t->units[type];
 
-	limits->n_cells -= u->cells.n;
+	all->n_cells -= u->cells.n;
 	hist_done(&u->length);
 	map_free(&u->cells, free);
 	*u = (struct unit_sums){0};

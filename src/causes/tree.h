@@ -81,9 +81,8 @@ struct part {
 };
 
 struct parts {
-	struct part *items;
+	struct part *items; /* in the order of their nodes */
 	size_t n, cap;
-	size_t n_merged; /* the first ones: of different nodes, in order */
 };
 
 struct unit_sums {
@@ -103,9 +102,18 @@ struct tree {
 	size_t n_touched, cap_touched;
 };
 
-/* Limits of all trees together. */
-struct tree_limits {
-	size_t n_nodes, n_cells;
+/* A child that was looked for a moment ago. */
+struct recent_child {
+	const struct tree *tree; /* NULL: none */
+	uint64_t key_a, key_b;
+	uint32_t node;
+};
+
+/* What all trees share. */
+#define N_RECENT_CHILDREN 1024u
+struct trees {
+	size_t n_nodes, n_cells; /* there are limits */
+	struct recent_child recent[N_RECENT_CHILDREN];
 };
 
 #define TREE_MAX_NODES 1024
@@ -114,20 +122,20 @@ struct tree_limits {
 #define TREE_MAX_DEPTH 24
 
 /* 0 or -ENOMEM. */
-int tree_init(struct tree *t, struct tree_limits *limits);
+int tree_init(struct tree *t, struct trees *all);
 void tree_done(struct tree *t);
 /* The child of that key; a new one where there was none. The parent itself where there are too many or
  * memory is out. */
-uint32_t tree_child(struct tree *t, struct tree_limits *limits, uint32_t parent,
-		    enum node_type type, uint32_t a, uint64_t b);
+uint32_t tree_child(struct tree *t, struct trees *all, uint32_t parent, enum node_type type,
+		    uint32_t a, uint64_t b);
 /* 0 or -ENOMEM. */
 int parts_add(struct parts *p, uint32_t node, uint64_t ns);
 void parts_done(struct parts *p);
 /* The unit of that length is over. Its parts add up to it. 0 or -ENOMEM. */
-int tree_add_unit(struct tree *t, struct tree_limits *limits, enum unit_type type, uint64_t length,
+int tree_add_unit(struct tree *t, struct trees *all, enum unit_type type, uint64_t length,
 		  const struct parts *p);
 /* Forgets the units of that type. */
-void tree_clear(struct tree *t, struct tree_limits *limits, enum unit_type type);
+void tree_clear(struct tree *t, struct trees *all, enum unit_type type);
 
 /* The slowest `part` of the units, and as many as are as long as the shortest of these, to 1/32. */
 struct slow_set {

@@ -31,7 +31,7 @@ static void add(struct walk *w, uint32_t node, uint64_t ns)
 
 static uint32_t child(struct walk *w, uint32_t node, enum node_type type, uint32_t a, uint64_t b)
 {
-	return tree_child(w->tree, &w->c->limits, node, type, a, b);
+	return tree_child(w->tree, &w->c->all_trees, node, type, a, b);
 }
 
 static void add_to(struct walk *w, uint32_t node, enum node_type type, uint32_t a, uint64_t b,
@@ -297,4 +297,11 @@ void walk_own(struct causes *c, struct tree *t, struct parts *out, uint64_t head
 	uint64_t rest;
 
 	walk_task(&w, 0, head, a, b, NULL, &rest);
+}
+
+void walk_nothing(struct causes *c, struct tree *t, struct parts *out, uint64_t ns)
+{
+	struct walk w = {.c = c, .tree = t, .out = out};
+
+	add_unknown(&w, 0, UR_BUDGET, ns);
 }

@@ -97,10 +97,12 @@ static void thread_text(const struct causes *c, struct buf *out, uint32_t thread
 {
 	const struct trace_thread *t = trace_reader_thread(c->reader, thread);
 
-	if (!t || !t->name || !*t->name)
+	if (!t || !t->name || !*t->name) {
 		buf_str(out, "another thread");
-	else
-		text_safe(out, t->name);
+		return;
+	}
+	buf_str(out, "thread ");
+	text_safe(out, t->name);
 }
 
 const char *words_reason(uint32_t reason)
@@ -179,7 +181,7 @@ static void node_text(const struct causes *c, struct buf *out, const struct tree
 		buf_str(out, "for a timer or I/O");
 		break;
 	case NT_OUTSIDE:
-		buf_str(out, "for thread ");
+		buf_str(out, "for ");
 		thread_text(c, out, n->a);
 		break;
 	case NT_YIELD:

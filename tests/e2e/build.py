@@ -156,6 +156,7 @@ AHEAD = [
     ("targets", "service-tonic", "release-debug", "service"),
     ("targets", "service-actix", "debug", "service"),
     ("targets", "incidents", "release-debug", "incidents"),
+    ("targets", "causes", "release-debug", "causes"),
     ("targets", "spawns", "release-debug", "spawns_tokio spawns_async_task"),
     ("tree", "tokio-1.54", "release-debug", "tree places stuck crowd moment tangle"),
     ("tree", "tokio-1.54", "debug", "places moment"),

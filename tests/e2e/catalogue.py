@@ -18,10 +18,10 @@ MODES = ("launched", "attached")
 APART = {"backtrace", "own_backtrace", "drop_running", "hostile", "steady", "stuck", "short_roots"}
 
 # Packages that are no part of the matrix: one is to be refused, one is a library, some carry probes,
-# some are services.
+# some are services, some count nothing.
 MATRIX_PACKAGES = [
     p for p in PACKAGES
-    if p not in ("tokio-1.20", "cdylib", "spawns", "unwinders") and not p.startswith(("probes-", "service-"))
+    if p not in ("tokio-1.20", "cdylib", "spawns", "unwinders", "incidents", "causes") and not p.startswith(("probes-", "service-"))
 ]
 MAIN_PROFILES = ("debug", "release", "release-lto", "stripped")
 # static-debug is for tests of `pollux tree`, lazy and std-apart for those of unwinders, line-tables for

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Fuzz target for everything that reads a trace: the report and its JSON, histograms, printed
+ * Fuzz target for everything that reads a trace: the report and its JSON, causes, histograms, printed
  * events, both exports. The input's checksums are made right first. The exports' own rules are
  * checked where a viewer would refuse the file.
  */
 #include "fuzz.h"
 
+#include "causes/causes.h"
 #include "export/export.h"
+#include "base/json.h"
 #include "report/hists.h"
 #include "report/print.h"
 #include "report/report.h"
@@ -31,6 +33,27 @@ static void make_report(int fd, const char *const *tasks)
 		report_json(rep, &json);
 		report_free(rep);
 	}
+	trace_reader_free(r);
+}
+
+static void make_causes(int fd, const struct causes_options *opt)
+{
+	struct trace_reader *r = open_input(fd);
+	struct causes *c = r ? causes_new(r, opt) : NULL;
+	_cleanup_buf_ struct buf text = BUF_INIT, json = BUF_INIT;
+	struct json j;
+
+	json_init(&j, &json, true);
+	if (c) {
+		struct fan_out_sink to = causes_sink(c);
+
+		timeline_replay(r, NULL, to.sink, to.ctx, NULL, NULL, NULL, NULL, NULL);
+		if (causes_judge(c) == 0) {
+			causes_text(c, &text);
+			causes_json(c, &j);
+		}
+	}
+	causes_free(c);
 	trace_reader_free(r);
 }
 
@@ -94,6 +117,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	int fd = fuzz_file((const uint8_t *)sealed.data, sealed.len);
 	make_report(fd, NULL);
 	make_report(fd, (const char *const[]){"1", "7", NULL});
+	make_causes(fd, &(struct causes_options){.width = 100});
+	make_causes(fd, &(struct causes_options){.unit = CU_ROUND, .slowest = 0.5});
 	make_hists(fd);
 	print(fd, NULL, false);
 	print(fd, NULL, true);

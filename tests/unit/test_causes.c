@@ -594,14 +594,14 @@ static void test_window(void **state)
 
 static void test_slowest(void **state)
 {
-	struct tree_limits limits = {0};
+	struct trees all_trees = {0};
 	struct tree t = {0};
 	uint32_t a, b;
 
 	(void)state;
-	assert_int_equal(tree_init(&t, &limits), 0);
-	a = tree_child(&t, &limits, 0, NT_POLLED, 0, 0);
-	b = tree_child(&t, &limits, 0, NT_READY, 0, 0);
+	assert_int_equal(tree_init(&t, &all_trees), 0);
+	a = tree_child(&t, &all_trees, 0, NT_POLLED, 0, 0);
+	b = tree_child(&t, &all_trees, 0, NT_READY, 0, 0);
 	for (unsigned i = 1; i <= 100; i++) {
 		struct parts parts = {0};
 
@@ -609,7 +609,7 @@ static void test_slowest(void **state)
 		if (i > 98)
 			assert_int_equal(parts_add(&parts, b, 100000), 0);
 		assert_int_equal(
-			tree_add_unit(&t, &limits, UNIT_TASK, i > 98 ? 100100 : 100, &parts), 0);
+			tree_add_unit(&t, &all_trees, UNIT_TASK, i > 98 ? 100100 : 100, &parts), 0);
 		parts_done(&parts);
 	}
 	struct slow_set set = tree_slowest(&t, UNIT_TASK, 0.01);
@@ -622,10 +622,84 @@ static void test_slowest(void **state)
 	assert_int_equal(cells[b].ns, 200000);
 	assert_int_equal(cells[b].n_units, 2);
 	free(cells);
-	tree_clear(&t, &limits, UNIT_TASK);
-	assert_int_equal(limits.n_cells, 0);
+	tree_clear(&t, &all_trees, UNIT_TASK);
+	assert_int_equal(all_trees.n_cells, 0);
 	assert_int_equal(t.units[UNIT_TASK].length.count, 0);
 	tree_done(&t);
+}
+
+/* ---- anything at all ---- */
+
+static uint64_t seed = 88172645463325252;
+
+static uint64_t roll(uint64_t n)
+{
+	seed ^= seed << 13;
+	seed ^= seed >> 7;
+	seed ^= seed << 17;
+	return seed % n;
+}
+
+static const struct trace_kind *kind_of_reader(const void *ctx, uint32_t kind)
+{
+	return trace_reader_kind(ctx, kind);
+}
+
+/* Any event with any name, time a bit out of order: each unit's parts add up (tree_add_unit() asserts
+ * it), and so does each cause's time. */
+static void test_torture(void **state)
+{
+	static const struct recording empty;
+	char path[] = "/tmp/test_causes.XXXXXX";
+	struct trace_reader *reader;
+	struct trace_event ev;
+	uint64_t n_units = 0;
+	int fd = mkstemp(path);
+
+	(void)state;
+	assert_true(fd >= 0);
+	close(fd);
+	write_recording(&empty, path);
+	assert_int_equal(trace_reader_open(path, &reader, NULL), 0);
+	assert_int_equal(trace_reader_next(reader, &ev, NULL), 0);
+	for (unsigned round = 0; round < 200; round++) {
+		const struct causes_options opt = {.unit = round % 3};
+		struct causes *c = causes_new(reader, &opt);
+		struct fan_out_sink to = causes_sink(c);
+		struct timeline *tl = timeline_new(to.sink, to.ctx, kind_of_reader, reader);
+		uint64_t time = START;
+
+		for (unsigned i = 0; i < 2000; i++) {
+			time += roll(40);
+			ev = (struct trace_event){
+				.time = time - (roll(8) ? 0 : roll(100)),
+				.thread = (uint32_t)roll(N_THREADS),
+				.type = (uint16_t)roll(TE_N_TYPES),
+				.arg = (uint16_t)roll(5),
+				.kind = (uint32_t)roll(N_KINDS),
+				.task = 1 + roll(6),
+				.value = roll(3) ? roll(N_PLACES) : roll(200),
+			};
+			assert_int_equal(timeline_feed(tl, &ev, NULL), 0);
+		}
+		assert_int_equal(timeline_finish(tl, time, NULL), 0);
+		assert_int_equal(causes_judge(c), 0);
+		for (size_t i = 0; i < c->n_shown; i++) {
+			const struct shown_tree *s = &c->shown[i];
+			struct buf out = BUF_INIT;
+
+			n_units += s->tree->units[s->type].length.count;
+			assert_true(s->tree->nodes[0].sums[s->type].ns.sum ==
+				    s->tree->units[s->type].length.sum);
+			write_node(c, &out, s, 0);
+			buf_done(&out);
+		}
+		timeline_free(tl);
+		causes_free(c);
+	}
+	assert_true(n_units > 1000);
+	trace_reader_free(reader);
+	unlink(path);
 }
 
 int main(void)
@@ -637,7 +711,7 @@ int main(void)
 		cmocka_unit_test(test_blocking), cmocka_unit_test(test_spawner),
 		cmocka_unit_test(test_rounds),	 cmocka_unit_test(test_handler),
 		cmocka_unit_test(test_lost),	 cmocka_unit_test(test_window),
-		cmocka_unit_test(test_slowest),
+		cmocka_unit_test(test_slowest),	 cmocka_unit_test(test_torture),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Where `pollux why` says that the time went, against programs of which it is known: tests/targets/causes, and
+the demo's server. Who waited for whom, and that all adds up, is exact; times have room for a busy machine."""
+import json
+import subprocess
+import time
+
+import build as builder
+import driver
+import pytest
+
+WAIT = 60e6  # ns, as in the program
+UNKNOWN = "unknown"
+
+
+@pytest.fixture(scope="module")
+def trace_of_all(pollux, suite, tmp_path_factory):
+    trace = tmp_path_factory.mktemp("causes") / "causes.plx"
+    done = driver.run(pollux, "record", "-o", trace, "--", suite("causes", "release-debug", "causes"))
+    assert done.returncode == 0, done.stderr
+    return trace
+
+
+def causes_of(pollux, trace, *options):
+    """{(family, handler): its causes}; everything in them adds up."""
+    done = driver.run(pollux, "why", trace, "--json", *options)
+    assert done.returncode == 0, done.stderr
+    found = {}
+    for one in json.loads(done.stdout)["causes"]:
+        assert one["tree"]["ns"]["sum"] == one["length_ns"]["sum"] and one["left_out"] == 0, one
+        assert one["tree"]["slowest"]["sum"] == one["slowest"]["sum"]
+        check_sums(one["tree"])
+        found[one["family"], one["handler"]] = one
+    return found
+
+
+def check_sums(node):
+    if not node["below"]:
+        return
+    assert sum(n["ns"]["sum"] for n in node["below"]) == node["ns"]["sum"], node
+    assert sum(n["slowest"]["sum"] for n in node["below"]) == node["slowest"]["sum"], node
+    for below in node["below"]:
+        check_sums(below)
+
+
+@pytest.fixture(scope="module")
+def tasks(pollux, trace_of_all):
+    """tasks(NAME): the tree of the one whole task of that family."""
+    found = causes_of(pollux, trace_of_all, "--unit", "task", "--family", "causes::")
+
+    def tree(name):
+        one = found[f"causes::{name}", None]
+        assert one["unit"] == "task" and one["length_ns"]["count"] == 1, one
+        return one["tree"]
+    return tree
+
+
+def what(node):
+    place = node.get("place") or {}
+    return node["cause"], (node.get("family") or node.get("call") or place.get("awaits") or "")
+
+
+def find(node, *path):
+    """The cause at the end of the path of (cause, part of its name), of which each must be the only one."""
+    for cause, name in path:
+        fitting = [n for n in node["below"] if what(n)[0] == cause and name in what(n)[1]]
+        assert len(fitting) == 1, (cause, name, [what(n) for n in node["below"]])
+        (node,) = fitting
+    return node
+
+
+def sum_of(node):
+    return node["ns"]["sum"]
+
+
+def near(ns, wanted, of=None):
+    """It took so long, or longer: nothing that sleeps is woken early (but for the clock's own steps)."""
+    return wanted - 3e6 <= ns <= (of or wanted * 20)
+
+
+def test_lock(tasks):
+    """Its holders in turn, each for as long as it had the lock since the client came."""
+    client = tasks("lock::lock_client")
+    lock = find(client, ("waiting", "mutex"))
+    assert {what(n) for n in lock["below"]} == {
+        ("holder", "causes::lock::first_holder"), ("holder", "causes::lock::second_holder")}
+    second = find(lock, ("holder", "second_holder"))
+    assert near(sum_of(find(second, ("waiting", "Sleep"), ("timer", ""))), WAIT)
+    first = find(lock, ("holder", "first_holder"))
+    # The client comes after a quarter of its time.
+    assert sum_of(find(first, ("waiting", "Sleep"), ("timer", ""))) < sum_of(second) * 20
+    # The second one waits for the first alone.
+    waits = find(tasks("lock::second_holder"), ("waiting", "mutex"))
+    assert [what(n) for n in waits["below"]] == [("holder", "causes::lock::first_holder")]
+    assert near(sum_of(waits), WAIT)
+
+
+def test_busy(tasks):
+    ready = find(tasks("busy::ready_task"), ("ready", ""))
+    busy = find(ready, ("worker_busy", "keeps_worker"), ("blocking_call", "nanosleep"))
+    assert near(sum_of(busy), WAIT, sum_of(ready))
+    assert near(sum_of(find(tasks("busy::keeps_worker"), ("blocking_call", "nanosleep"))), WAIT)
+
+
+def test_pool(tasks):
+    job = find(tasks("pool::waits_for_pool"), ("waiting", "JoinHandle"), ("task", "queued_closure"))
+    queued = find(job, ("ready", ""), ("worker_busy", "long_closure"), ("blocking_call", "nanosleep"))
+    assert near(sum_of(queued), WAIT * 0.9, sum_of(job))
+    assert near(sum_of(find(job, ("blocking_call", "nanosleep"))), WAIT / 2, sum_of(job))
+
+
+def test_channel(tasks):
+    source = find(tasks("channel::message_sink"), ("waiting", "recv"), ("task", "message_relay"),
+                  ("waiting", "recv"), ("task", "message_source"))
+    assert near(sum_of(find(source, ("waiting", "Sleep"), ("timer", ""))), WAIT)
+
+
+def test_join(tasks):
+    joined = find(tasks("join::joins"), ("waiting", "JoinHandle"), ("task", "joined_task"))
+    assert near(sum_of(find(joined, ("waiting", "Sleep"), ("timer", ""))), WAIT)
+
+
+def test_select(tasks):
+    tells = find(tasks("select::selects"), ("waiting", "select!"), ("task", "tells"))
+    assert near(sum_of(find(tells, ("waiting", "Sleep"), ("timer", ""))), WAIT)
+    assert near(sum_of(find(tasks("select::times_out"), ("waiting", "Timeout"), ("timer", ""))), WAIT)
+
+
+def test_runtimes(tasks):
+    other = find(tasks("runtimes::asks_other"), ("waiting", "oneshot"), ("task", "other_runtime"))
+    assert near(sum_of(find(other, ("blocking_call", "nanosleep"))), WAIT)
+    assert near(sum_of(find(tasks("runtimes::asks_thread"), ("waiting", "oneshot"), ("thread", ""))), WAIT)
+
+
+def test_rounds(pollux, trace_of_all):
+    """From a request at the socket to the wait for the next."""
+    found = causes_of(pollux, trace_of_all, "--unit", "round", "--family", "rounds::", "--slowest", "10%")
+    ((_, server),) = ((k, v) for k, v in found.items() if "async_block" in k[0])
+    # The last one ends with the connection, the first wait may not be seen to begin.
+    assert server["unit"] == "round" and 28 <= server["length_ns"]["count"] <= 31, server
+    slow = find(server["tree"], ("waiting", "Sleep"))
+    assert slow["ns"]["count"] == 10 and slow["ns"]["min"] >= WAIT / 3 - 3e6
+    assert not [n for n in server["tree"]["below"] if n["cause"] == "waiting" and what(n)[1] != what(slow)[1]]
+    assert 3 <= server["slowest"]["units"] <= 10
+    assert slow["slowest"]["units"] == server["slowest"]["units"]
+
+
+def test_text(pollux, trace_of_all):
+    """It fits the columns; a family that is not there is said not to be."""
+    done = driver.run(pollux, "why", trace_of_all, "--unit=task", "--family=lock::lock_client",
+                      env={**driver.os.environ, "COLUMNS": "100"})
+    text = done.stdout[done.stdout.index("Where the time went"):]
+    assert all(len(line) <= 100 for line in text.splitlines()), text
+    assert "causes::lock::lock_client: 1 task" in text and "held by lock::second_holder" in text, text
+    none = driver.run(pollux, "why", trace_of_all, "--family=nobody").stdout
+    assert "no unit of one was seen" in none
+    for wrong in ("--unit=day", "--slowest=1", "--slowest=0%", "--slowest=101%", "--slowest=x"):
+        assert driver.run(pollux, "why", trace_of_all, wrong).returncode == 2
+
+
+def unknown_ns(node):
+    """What is not explained of the slowest units."""
+    own = node["slowest"]["sum"] if node["cause"] == UNKNOWN else 0
+    return own + sum(unknown_ns(n) for n in node["below"])
+
+
+def test_demo(pollux, tmp_path):
+    """Of the time of the demo server's slow requests at least 95 % has a cause, and the lock leads them."""
+    shop, customers = (builder.build("demo", "release", name, root=builder.ROOT)
+                       for name in ("shop", "customers"))
+    trace = tmp_path / "shop.plx"
+    server = subprocess.Popen([shop], stdout=subprocess.PIPE, text=True)
+    try:
+        address = server.stdout.readline().split()[-1]
+        load = subprocess.Popen([customers, address, "24", "7"], stdout=subprocess.DEVNULL)
+        try:
+            time.sleep(1)
+            done = driver.record_a_while(pollux, server.pid, trace, "3")
+            assert done.returncode == 0, done.stderr
+        finally:
+            load.kill()
+            load.wait()
+    finally:
+        server.kill()
+        server.wait()
+    found = causes_of(pollux, trace, "--unit", "round", "--family", "serve_connection")
+    served = found["shop::serve_connection", None]
+    slowest = served["slowest"]["sum"]
+    assert served["length_ns"]["count"] > 500 and served["slowest"]["units"] >= 5
+    assert unknown_ns(served["tree"]) <= slowest * 0.05, served
+    lock = find(served["tree"], ("waiting", "mutex::lock"))
+    assert lock["place"]["function"] == "shop::buy"
+    assert find(lock, ("holder", "shop::serve_connection"))["slowest"]["sum"] > slowest / 2
