@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "base/units.h"
+#include "future/held.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -362,6 +363,9 @@ static const struct leaf leaves[] = {
 	{"tokio::sync::notify::Notified", "notified", AW_NOTIFY, read_notified},
 	{"tokio::sync::notify::OwnedNotified", "notified", AW_NOTIFY, read_notified},
 	{"tokio::sync::broadcast::Recv<", "broadcast receive", AW_CHANNEL_RECV, NULL},
+	{"futures_channel::mpsc::Receiver<", "channel receive", AW_CHANNEL_RECV, read_channel},
+	{"futures_channel::mpsc::UnboundedReceiver<", "channel receive", AW_CHANNEL_RECV,
+	 read_channel},
 	{"tokio::runtime::task::join::JoinHandle<", "join handle", AW_TASK, read_join},
 	{"tokio::task::join_set::JoinSet<", "JoinSet", AW_TASK, read_join_set},
 	{"tokio::runtime::io::scheduled_io::Readiness", "socket ready", AW_SOCKET, read_readiness},
@@ -423,6 +427,8 @@ bool await_leaf(struct walk *w, const struct dw_type *t, uint64_t addr, struct a
 		n->name = l->name;
 	if (l->read)
 		l->read(w, t, addr, n);
+	if (n->wait == AW_CHANNEL_RECV || n->wait == AW_CHANNEL_SEND || n->wait == AW_ONESHOT)
+		held_by_leaf(w, t, addr, n);
 	if (!n->name)
 		n->name = "unknown";
 	return true;

@@ -13,6 +13,7 @@
  */
 #include "base/vec.h"
 #include "future/await.h"
+#include "future/held.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -89,10 +90,12 @@ static uint64_t guarded(struct walk *w, const struct dw_type *t, uint64_t addr)
 	return 0;
 }
 
+/* Of what was captured only channels: where they were moved to, the same channel is. */
 static void guards_in(struct walk *w, struct await_node *n, const struct dw_type *t, uint64_t addr,
-		      unsigned depth)
+		      unsigned depth, bool captured)
 {
 	const struct dw_variant *v;
+	struct await_held held;
 	uint64_t lock;
 
 	if (!t || depth > GUARD_DEPTH || (t->class != DC_STRUCT && t->class != DC_UNION) ||
@@ -100,18 +103,22 @@ static void guards_in(struct walk *w, struct await_node *n, const struct dw_type
 	    t->name[0] == '{') /* other coroutines and closures: not held here, or found when
 				* walked */
 		return;
-	lock = guarded(w, t, addr);
+	lock = captured ? 0 : guarded(w, t, addr);
 	if (lock) {
 		await_add_hold(n, lock);
 		return;
 	}
+	if ((!captured && held_guard(w, t, addr, &held)) || held_receiver(w, t, addr, &held)) {
+		await_add_held(n, &held);
+		return;
+	}
 	for (size_t i = 0; i < t->n_members; i++)
 		guards_in(w, n, dw_member_type(w->dwarf, &t->members[i]),
-			  addr + t->members[i].offset, depth + 1);
+			  addr + t->members[i].offset, depth + 1, captured);
 	v = t->has_variants ? await_variant(w, t, addr) : NULL;
 	if (v)
 		guards_in(w, n, dw_member_type(w->dwarf, &v->member), addr + v->member.offset,
-			  depth + 1);
+			  depth + 1, captured);
 }
 
 static size_t count_member(const struct dw_type *t, const struct dw_member *m)
@@ -142,7 +149,8 @@ void await_collect_lock_guards(struct walk *w, struct await_node *n, const struc
 	for (size_t i = 0; i < locals->n_members; i++) {
 		const struct dw_member *m = &locals->members[i];
 
-		if (strcmp(m->name, "__awaitee") != 0 && !await_is_captured(w, env, locals, m))
-			guards_in(w, n, dw_member_type(w->dwarf, m), addr + m->offset, 0);
+		if (strcmp(m->name, "__awaitee") != 0)
+			guards_in(w, n, dw_member_type(w->dwarf, m), addr + m->offset, 0,
+				  await_is_captured(w, env, locals, m));
 	}
 }

@@ -16,6 +16,7 @@ void await_node_free(struct await_node *n)
 	free(n->children);
 	free(n->detail);
 	free(n->holds);
+	free(n->held);
 	free(n);
 }
 

@@ -9,6 +9,7 @@
 #include "moment/graph.h"
 
 #include "base/cleanup.h"
+#include "base/syscalls.h"
 #include "base/text.h"
 #include "base/vec.h"
 
@@ -40,9 +41,23 @@ static int add_holder(struct graph_lock *l, size_t task)
 	return 0;
 }
 
+/* What a coroutine's locals hold; a leaf has what it waits for. */
+static int add_held(struct graph *g, const struct await_node *n, size_t task)
+{
+	for (size_t i = 0; i < n->n_held && n->kind != AN_LEAF; i++) {
+		if (!GROW(g->held, g->n_held, g->cap_held))
+			return -ENOMEM;
+		g->held[g->n_held++] = (struct graph_held){task, n, &n->held[i]};
+	}
+	return 0;
+}
+
 static int add_locks(struct graph *g, const struct await_node *n, size_t task)
 {
 	struct graph_lock *l;
+
+	if (add_held(g, n, task) < 0)
+		return -ENOMEM;
 
 	for (size_t i = 0; i < n->n_holds; i++) {
 		l = lock_at(g, n->holds[i]);
@@ -279,6 +294,7 @@ void graph_done(struct graph *g)
 	}
 	free(g->cycles);
 	free(g->lost);
+	free(g->held);
 	map_done(&g->by_addr);
 	while ((e = map_next(&g->locks, &pos))) {
 		free(((struct graph_lock *)e->value)->holders);
@@ -286,6 +302,22 @@ void graph_done(struct graph *g)
 	}
 	map_done(&g->locks);
 	*g = (struct graph){0};
+}
+
+const struct graph_held *graph_blocked_by(const struct graph *g, const struct moment_thread *t)
+{
+	const char *call = t->call ? syscall_name(t->call - 1) : NULL;
+
+	if (!call || strcmp(call, "futex") != 0 || !t->call_arg)
+		return NULL;
+	for (size_t i = 0; i < g->n_held; i++) {
+		const struct await_held *h = g->held[i].held;
+
+		if (h->kind == AH_GUARD && t->call_arg >= h->addr &&
+		    t->call_arg - h->addr < (h->bytes ? h->bytes : 1))
+			return &g->held[i];
+	}
+	return NULL;
 }
 
 const struct await_node *graph_leaf(const struct await_node *tree, const struct await_node **own)

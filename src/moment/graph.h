@@ -20,6 +20,14 @@ struct graph {
 	size_t n_cycles;
 	struct graph_lost *lost;
 	size_t n_lost;
+	struct graph_held *held; /* what tasks hold in locals, each one of its node's `held` */
+	size_t n_held, cap_held;
+};
+
+struct graph_held {
+	size_t task;
+	const struct await_node *node; /* whose local it is: an await point of the task */
+	const struct await_held *held;
 };
 
 /* What is seen of a lock: who has a guard or a permit of it, and who waits. */
@@ -49,6 +57,8 @@ void graph_done(struct graph *g);
 const struct graph_lock *graph_lock(const struct graph *g, const struct await_node *leaf);
 /* The task that a leaf waits for: an awaited task, or the holder of the lock; NULL if not known. */
 const struct moment_task *graph_target(const struct graph *g, const struct await_node *leaf);
+/* The guard of the lock that blocks a thread: it sleeps on a word of that lock. NULL: none is known. */
+const struct graph_held *graph_blocked_by(const struct graph *g, const struct moment_thread *t);
 /* The leaf that a task with this tree waits for, NULL: none; in *own, unless there is none, the
  * innermost await point of the program's own code around it. */
 const struct await_node *graph_leaf(const struct await_node *tree, const struct await_node **own);

@@ -183,6 +183,41 @@ static void lock_text(const struct view *v, const struct await_node *n, const st
 		buf_printf(v->out, "; %zu wait", l->n_waiting);
 }
 
+static void channel_text(const struct view *v, const struct await_held *h)
+{
+	text_exact(v->out, h->length);
+	if (h->capacity) {
+		buf_str(v->out, " of ");
+		text_exact(v->out, h->capacity);
+	}
+	buf_str(v->out, " queued, ");
+	if (h->senders)
+		text_exact(v->out, h->senders);
+	else
+		buf_str(v->out, "no");
+	buf_str(v->out, h->senders == 1 ? " sender" : " senders");
+	if (h->closed)
+		buf_str(v->out, ", closed");
+}
+
+/* Of a leaf the channel that it waits for; else what locals hold: an empty channel is no news. */
+static void held_text(const struct view *v, const struct await_node *n, const struct await_held *h)
+{
+	bool leaf = n->kind == AN_LEAF, news = h->length || h->closed || v->opt->raw;
+
+	if (h->kind == AH_CHANNEL && (!h->counted || (!leaf && !news)))
+		return;
+	buf_str(v->out, ", ");
+	if (h->kind == AH_GUARD) {
+		buf_str(v->out, "holds ");
+		text_safe(v->out, h->type ? h->type : "a guard");
+	} else {
+		if (!leaf)
+			buf_printf(v->out, "has the receiver of channel %#" PRIx64 ": ", h->addr);
+		channel_text(v, h);
+	}
+}
+
 /* The details of an await point that are the task's own. */
 static void own_text(const struct view *v, const struct await_node *n)
 {
@@ -198,6 +233,8 @@ static void own_text(const struct view *v, const struct await_node *n)
 	}
 	if (graph_lock(v->g, n))
 		lock_text(v, n, graph_lock(v->g, n));
+	for (size_t i = 0; i < n->n_held; i++)
+		held_text(v, n, &n->held[i]);
 	if (v->opt->raw && n->addr)
 		buf_printf(v->out, "  @%#" PRIx64, n->addr);
 }
@@ -679,13 +716,18 @@ static void thread_words(const struct view *v, const struct moment_thread *t)
 /* Where it stands in code that is the program's, else in which call. */
 static void stands_text(const struct view *v, const struct moment_thread *t)
 {
+	const struct graph_held *by = graph_blocked_by(v->g, t);
 	const char *call = moment_call_name(t);
 
-	buf_printf(v->out,
-		   call	     ? ", in %s"
-		   : t->call ? ", in a system call"
-			     : ", on its CPU",
-		   call);
+	if (call)
+		buf_printf(v->out, ", in %s", call);
+	else
+		buf_str(v->out, t->call ? ", in a system call" : ", on its CPU");
+	if (!by)
+		return;
+	buf_str(v->out, ", waits for a lock of which ");
+	task_name(v, &v->m->tasks[by->task]);
+	buf_str(v->out, " has the guard");
 }
 
 /* The threads that run a runtime's loop, a block_on, or a task: parked, or what they poll. */

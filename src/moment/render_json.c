@@ -11,6 +11,24 @@ static const char *const node_kinds[] = {"async", "branch", "future", "leaf", "n
 static const char *const node_states[] = {"suspended", "unpolled", "done",
 					  "panicked",  "disabled", "asleep"};
 
+static void held_json(struct json *j, const struct await_held *h)
+{
+	json_object(j, NULL);
+	json_string(j, "kind", h->kind == AH_GUARD ? "guard" : "channel");
+	json_string(j, "type", h->type ? h->type : "");
+	json_u64(j, "address", h->addr);
+	if (h->bytes)
+		json_u64(j, "bytes", h->bytes);
+	if (h->counted) {
+		json_u64(j, "length", h->length);
+		if (h->capacity)
+			json_u64(j, "capacity", h->capacity);
+		json_u64(j, "senders", h->senders);
+		json_bool(j, "closed", h->closed);
+	}
+	json_end_object(j);
+}
+
 static void node_json(struct json *j, const struct graph *g, const char *key,
 		      const struct await_node *n)
 {
@@ -66,6 +84,12 @@ static void node_json(struct json *j, const struct graph *g, const char *key,
 			json_u64(j, NULL, n->holds[i]);
 		json_end_array(j);
 	}
+	if (n->n_held) {
+		json_array(j, "held");
+		for (size_t i = 0; i < n->n_held; i++)
+			held_json(j, &n->held[i]);
+		json_end_array(j);
+	}
 	if (n->n_children) {
 		json_array(j, "children");
 		for (size_t i = 0; i < n->n_children; i++)
@@ -103,8 +127,10 @@ static void stack_json(struct json *j, const struct moment_thread *t, size_t n_f
 	json_end_array(j);
 }
 
-static void use_json(struct json *j, const struct moment_thread *t, const struct thread_use *u)
+static void use_json(struct json *j, const struct graph *g, const struct moment_thread *t,
+		     const struct thread_use *u)
 {
+	const struct graph_held *by = graph_blocked_by(g, t);
 	const char *call = moment_call_name(t);
 
 	json_object(j, NULL);
@@ -124,6 +150,14 @@ static void use_json(struct json *j, const struct moment_thread *t, const struct
 		json_u64(j, "call_number", t->call - 1);
 	if (call)
 		json_string(j, "call", call);
+	if (by) {
+		json_object(j, "blocked_by");
+		json_u64(j, "id", g->moment->tasks[by->task].id);
+		json_u64(j, "address", g->moment->tasks[by->task].addr);
+		json_u64(j, "lock", by->held->addr);
+		json_string(j, "guard", by->held->type ? by->held->type : "");
+		json_end_object(j);
+	}
 	stack_json(j, t, t->n_frames);
 	json_end_object(j);
 }
@@ -224,7 +258,7 @@ void render_json(const struct graph *g, const struct render_options *opt, struct
 	json_end_array(j);
 	json_array(j, "threads");
 	for (size_t i = 0; uses && i < r->n_threads; i++)
-		use_json(j, &r->threads[i], &uses[i]);
+		use_json(j, g, &r->threads[i], &uses[i]);
 	json_end_array(j);
 	free(uses);
 	if (r->n_descriptors) {

@@ -7,7 +7,7 @@
 
 #define PLX_MAGIC "\x89PLX\r\n\x1a\n"
 #define PLX_MAJOR 1u
-#define PLX_MINOR 7u
+#define PLX_MINOR 8u
 
 struct plx_header {
 	uint8_t magic[8];
@@ -64,6 +64,12 @@ enum plx_moment_task {
 	PLX_MOMENT_JOIN_INTEREST = 2,
 	PLX_MOMENT_TORN = 4,
 	PLX_MOMENT_IN_NO_QUEUE = 8,
+};
+
+/* Of what a node holds. */
+enum plx_moment_held_flags {
+	PLX_MOMENT_COUNTED = 1,
+	PLX_MOMENT_CLOSED = 2,
 };
 
 /* How an event of a shape gets its name (kind, task), and more. */

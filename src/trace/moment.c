@@ -202,6 +202,18 @@ static uint64_t kind_number(struct encoding *e, const struct moment_kind *k)
 	return e->n_kinds++;
 }
 
+static void put_held(struct encoding *e, struct buf *f, const struct await_held *h)
+{
+	buf_uleb(f, h->kind);
+	buf_uleb(f, (h->counted ? PLX_MOMENT_COUNTED : 0) | (h->closed ? PLX_MOMENT_CLOSED : 0));
+	put_string(e, f, h->type);
+	buf_uleb(f, h->addr);
+	buf_uleb(f, h->bytes);
+	buf_uleb(f, h->length);
+	buf_uleb(f, h->capacity);
+	buf_uleb(f, h->senders);
+}
+
 static void put_node(struct encoding *e, const struct await_node *n)
 {
 	struct buf *f = &e->node;
@@ -225,6 +237,9 @@ static void put_node(struct encoding *e, const struct await_node *n)
 	buf_uleb(f, n->n_holds);
 	for (size_t i = 0; i < n->n_holds; i++)
 		buf_uleb(f, n->holds[i]);
+	buf_uleb(f, n->n_held);
+	for (size_t i = 0; i < n->n_held; i++)
+		put_held(e, f, &n->held[i]);
 	buf_uleb(&e->fields, f->len);
 	buf_add(&e->fields, f->data, f->len);
 	if (buf_failed(f))
@@ -283,6 +298,7 @@ static void put_thread(struct encoding *e, const struct moment_thread *t)
 		put_string(e, f, t->frames[i].file);
 		buf_uleb(f, t->frames[i].line);
 	}
+	buf_uleb(f, t->call_arg);
 	put_record(e, PLX_MOMENT_THREAD, f);
 }
 
@@ -522,6 +538,22 @@ static bool adopt(struct decoding *d, struct await_node *n, size_t n_children)
 	return true;
 }
 
+static void get_held(struct decoding *d, struct cursor *c, struct await_held *h)
+{
+	uint64_t flags;
+
+	h->kind = (enum await_held_kind)get_below(c, AH_N);
+	flags = cursor_uleb(c);
+	h->counted = flags & PLX_MOMENT_COUNTED;
+	h->closed = flags & PLX_MOMENT_CLOSED;
+	h->type = get_text(d, c);
+	h->addr = cursor_uleb(c);
+	h->bytes = cursor_uleb(c);
+	h->length = cursor_uleb(c);
+	h->capacity = cursor_uleb(c);
+	h->senders = cursor_uleb(c);
+}
+
 /* A node and what is below it; NULL: damaged, or out of memory. */
 static struct await_node *read_node(struct decoding *d, struct cursor *all, unsigned depth)
 {
@@ -554,6 +586,12 @@ static struct await_node *read_node(struct decoding *d, struct cursor *all, unsi
 		return NULL;
 	for (size_t i = 0; i < n->n_holds; i++)
 		n->holds[i] = cursor_uleb(&c);
+	/* since 1.8 */
+	n->n_held = cursor_left(&c) ? (size_t)get_below(&c, cursor_left(&c) + 1) : 0;
+	if (n->n_held && !(n->held = take(d, n->n_held * sizeof(*n->held))))
+		return NULL;
+	for (size_t i = 0; i < n->n_held; i++)
+		get_held(d, &c, &n->held[i]);
 	if (!cursor_ok(&c))
 		return NULL;
 	for (uint64_t i = 0; i < n_children; i++) {
@@ -627,6 +665,7 @@ static int read_thread(struct decoding *d, struct cursor *c)
 		frames[i].line = get_u32(c);
 	}
 	t.frames = frames;
+	t.call_arg = cursor_left(c) ? cursor_uleb(c) : 0; /* since 1.8 */
 	if (!cursor_ok(c) || !t.tid)
 		return -EBADMSG;
 	if (!count_memory(d->m, sizeof(t)) || !GROW_ONE(d->m->threads, d->m->n_threads))

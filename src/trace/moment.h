@@ -59,6 +59,26 @@ enum await_wait {
 	AW_N
 };
 
+enum await_held_kind {
+	AH_GUARD, /* of a lock that blocks its thread: std's, parking_lot's, dashmap's, a RefCell */
+	AH_CHANNEL, /* the receiving end of a channel, or the end that a leaf waits at */
+	AH_N
+};
+
+/* What a local of a coroutine holds while it is suspended, apart from locks of its runtime; of a leaf,
+ * the channel that it waits for. */
+struct await_held {
+	enum await_held_kind kind;
+	const char *
+		type; /* of the guard, or of the channel's end, as the debug information spells it */
+	uint64_t addr;	/* of the lock, of what the ends of the channel share */
+	uint64_t bytes; /* of the lock's type; 0: not known */
+	/* Of a channel, if `counted`. */
+	bool counted, closed;	   /* closed: nothing can be sent any more */
+	uint64_t length, capacity; /* messages in it; how many there may be, 0: any number */
+	uint64_t senders;
+};
+
 struct await_node {
 	enum await_node_kind kind;
 	enum await_state state;
@@ -77,6 +97,8 @@ struct await_node {
 	 * this leaf: addresses as in `resource` */
 	uint64_t *holds;
 	size_t n_holds;
+	struct await_held *held;
+	size_t n_held;
 	struct await_node **children;
 	size_t n_children, cap_children;
 };
@@ -125,8 +147,9 @@ struct moment_frame {
 
 struct moment_thread {
 	uint32_t tid;
-	const char *name; /* "" if not known */
-	uint32_t call;	  /* number + 1 (x86-64's table) of the system call it is in; 0: none */
+	const char *name;  /* "" if not known */
+	uint32_t call;	   /* number + 1 (x86-64's table) of the system call it is in; 0: none */
+	uint64_t call_arg; /* its first argument: of a futex the address */
 	const struct moment_frame *frames; /* innermost first, inlined ones are frames too */
 	size_t n_frames;
 };

@@ -158,7 +158,7 @@ AHEAD = [
     ("targets", "incidents", "release-debug", "incidents"),
     ("targets", "causes", "release-debug", "causes"),
     ("targets", "spawns", "release-debug", "spawns_tokio spawns_async_task"),
-    ("tree", "tokio-1.54", "release-debug", "tree places stuck crowd moment tangle"),
+    ("tree", "tokio-1.54", "release-debug", "tree places stuck crowd moment tangle holds"),
     ("tree", "tokio-1.54", "debug", "places moment"),
     ("tree", "smol-2", "debug", "tree"),
     ("tree", "rustc-1.63", "old-rustc", "tree"),

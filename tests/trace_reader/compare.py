@@ -84,6 +84,15 @@ def given(**fields):
     return {key: value for key, value in fields.items() if value}
 
 
+def held_json(held):
+    shown = {"kind": plx.HELD_KIND[held["held"]], "type": held["type"] or "", "address": held["address"]}
+    shown |= given(bytes=held["bytes"])
+    if held["flags"] & 1:
+        shown |= {"length": held["length"], "senders": held["senders"], "closed": bool(held["flags"] & 2)}
+        shown |= given(capacity=held["capacity"])
+    return shown
+
+
 def node_json(node):
     """A node as `tree --json` shows it, but for what follows from other tasks."""
     leaf = plx.NODE_KIND[node["kind"]] == "leaf"
@@ -100,7 +109,7 @@ def node_json(node):
             shown[value] = node["value"]
     if node["detail"] and plx.NODE_KIND[node["kind"]] != "note":
         shown["detail"] = node["detail"]
-    return shown | given(holds=node["holds"], children=[node_json(child) for child in node["children"]])
+    return shown | given(holds=node["holds"], held=[held_json(held) for held in node["held"]], children=[node_json(child) for child in node["children"]])
 
 
 def task_json(task, threads):

@@ -64,6 +64,8 @@ MOMENT_RECORDS = {
 FRAME = "address object:t function:t file:t line"
 NODE = ("n_children kind state waits_for granted name:t type:t file:t line detail:t ends:t resource value address bytes "
         "n_holds")
+HELD = "held flags type:t address bytes length capacity senders"
+HELD_KIND = dict(enumerate(["guard", "channel"]))
 WHEN = dict(enumerate(["start", "end"]))
 TASK_STATE = dict(enumerate(["idle", "scheduled", "running", "running, woken again", "done"]))
 NODE_KIND = dict(enumerate(["async", "branch", "future", "leaf", "note"]))
@@ -263,6 +265,7 @@ class Moment:
             self.notes.append(record["note"])
         elif name == "thread":
             record["frames"] = [self.read_fields(FRAME, fields) for _ in range(fields.uleb())]
+            record["call_arg"] = fields.uleb() if fields else 0
             self.threads.append(record)
         else:
             record["kind"] = self.kinds[record["kind"]]
@@ -275,6 +278,7 @@ class Moment:
         own = Bytes(fields.take(fields.uleb()))
         node = self.read_fields(NODE, own)
         node["holds"] = [own.uleb() for _ in range(node["n_holds"])]
+        node["held"] = [self.read_fields(HELD, own) for _ in range(own.uleb() if own else 0)]
         node["children"] = [self.read_node(fields, depth + 1) for _ in range(node["n_children"])]
         return node
 

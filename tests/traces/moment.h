@@ -92,6 +92,19 @@ static struct await_node moment_sample_sleep = {
 	.addr = 0x7f0000002040,
 };
 static struct await_node *moment_sample_slept[1] = {&moment_sample_sleep};
+static struct await_held moment_sample_held[2] = {
+	{.kind = AH_GUARD,
+	 .type = "std::sync::poison::mutex::MutexGuard<u64>",
+	 .addr = 0x7f0000005000,
+	 .bytes = 16},
+	{.kind = AH_CHANNEL,
+	 .type = "tokio::sync::mpsc::bounded::Receiver<u64>",
+	 .addr = 0x7f0000006000,
+	 .counted = true,
+	 .length = 7,
+	 .capacity = 100,
+	 .senders = 2},
+};
 static struct await_node moment_sample_holding = {
 	.kind = AN_ASYNC,
 	.name = "app::request",
@@ -101,6 +114,8 @@ static struct await_node moment_sample_holding = {
 	.addr = 0x7f0000002030,
 	.holds = (uint64_t[]){MOMENT_SAMPLE_LOCK},
 	.n_holds = 1,
+	.held = moment_sample_held,
+	.n_held = 2,
 	.children = moment_sample_slept,
 	.n_children = 1,
 };

@@ -43,6 +43,19 @@ static void same_text(const char *a, const char *b)
 	assert_string_equal(a ? a : "", b ? b : "");
 }
 
+static void same_held(const struct await_held *a, const struct await_held *b)
+{
+	assert_int_equal(a->kind, b->kind);
+	same_text(a->type, b->type);
+	assert_int_equal(a->addr, b->addr);
+	assert_int_equal(a->bytes, b->bytes);
+	assert_int_equal(a->counted, b->counted);
+	assert_int_equal(a->closed, b->closed);
+	assert_int_equal(a->length, b->length);
+	assert_int_equal(a->capacity, b->capacity);
+	assert_int_equal(a->senders, b->senders);
+}
+
 static void same_node(const struct await_node *a, const struct await_node *b)
 {
 	assert_int_equal(a->kind, b->kind);
@@ -62,6 +75,9 @@ static void same_node(const struct await_node *a, const struct await_node *b)
 	assert_int_equal(a->n_holds, b->n_holds);
 	for (size_t i = 0; i < a->n_holds; i++)
 		assert_int_equal(a->holds[i], b->holds[i]);
+	assert_int_equal(a->n_held, b->n_held);
+	for (size_t i = 0; i < a->n_held; i++)
+		same_held(&a->held[i], &b->held[i]);
 	assert_int_equal(a->n_children, b->n_children);
 	for (size_t i = 0; i < a->n_children; i++)
 		same_node(a->children[i], b->children[i]);
@@ -113,6 +129,7 @@ static void same_moment(const struct trace_moment *a, const struct trace_moment 
 	for (size_t i = 0; i < a->n_threads; i++) {
 		assert_int_equal(a->threads[i].tid, b->threads[i].tid);
 		assert_int_equal(a->threads[i].call, b->threads[i].call);
+		assert_int_equal(a->threads[i].call_arg, b->threads[i].call_arg);
 		same_text(a->threads[i].name, b->threads[i].name);
 		assert_int_equal(a->threads[i].n_frames, b->threads[i].n_frames);
 		for (size_t k = 0; k < a->threads[i].n_frames; k++) {
