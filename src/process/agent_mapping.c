@@ -84,8 +84,9 @@ enum {
 	WORD_NO_DUMP_STATE,
 	WORD_BLOCKS,
 	WORD_RETIRED = WORD_BLOCKS + LAYOUT_MAX_BLOCKS,
+	WORD_ACROSS,
 };
-_Static_assert(WORD_RETIRED < LAYOUT_WORD_PROGRAMS, "words");
+_Static_assert(WORD_ACROSS + ACROSS_WORDS <= LAYOUT_WORD_PROGRAMS, "words");
 
 static uint64_t word(const struct layout *l, unsigned i)
 {
@@ -336,6 +337,18 @@ static int make_rings(struct injector *in, struct layout *l, const struct stale_
 	return 0;
 }
 
+struct across agent_mapping_across(struct injector *in, const struct layout *l)
+{
+	const size_t bytes = layout_page_bytes();
+
+	return (struct across){
+		.in = in,
+		.cave = {.addr = l->remote_calls,
+			 .size = bytes,
+			 .dirty = !inject_is_free(in->process, l->remote_calls, bytes)},
+		.words = word(l, WORD_ACROSS)};
+}
+
 void agent_rings_done(struct agent_rings *rings)
 {
 	if (!rings->areas)
@@ -558,14 +571,15 @@ static bool fits(const struct process *p, struct hooks *h, struct layout *l,
 	return true;
 }
 
-/* All but `used` are undone, and keep nothing for the next attach to undo. */
+/* All but `used` are undone, and keep nothing for the next attach to undo, but for what could not be
+ * undone. */
 static int retire(const struct process *p, const struct stale_agents *all,
 		  const struct stale_agent *used)
 {
 	for (size_t i = 0; i < all->n; i++) {
 		const struct stale_agent *o = &all->v[i];
 
-		if (o->retired != (o != used))
+		if (!o->kept && o->retired != (o != used))
 			TRY(memory_write_u64(p, o->live + LAYOUT_WORDS_OFFSET + 8 * WORD_RETIRED,
 					     o != used));
 	}
@@ -762,11 +776,14 @@ static int undo_patch(const struct patches_left *left, uint32_t i)
 	uint8_t live[8];
 
 	if (call_hooks_left(left->process, hook, stub_left(left->l, i)))
-		return call_hooks_undo(left->process, hook);
+		return memory_in_one_page(hook->slot, CALL_HOOKS_FIELD)
+			       ? call_hooks_undo(left->process, hook)
+			       : 0;
 	int at = jump_left(left->process, hook, live);
-	return at < 0 ? 0
-		      : memory_replace(left->process, hook->slot + (uint64_t)at,
-				       (const uint8_t *)&hook->saved + at, ARCH_JUMP_BYTES);
+	return at < 0 || !memory_in_one_page(hook->slot + (uint64_t)at, ARCH_JUMP_BYTES)
+		       ? 0
+		       : memory_replace(left->process, hook->slot + (uint64_t)at,
+					(const uint8_t *)&hook->saved + at, ARCH_JUMP_BYTES);
 }
 
 static int undo_some(void *patches_left, const struct process_stop *stopped, uint64_t until_ns,
@@ -805,6 +822,49 @@ static int undo_patches(const struct stale_agent *l, struct process *p,
 	return left.n ? threads_in_stops(p, undo_some, &left, stop_ns, err) : 0;
 }
 
+/* What lies in two pages, once nothing else is changed in them. With a place in the program's own
+ * code: in the agent's a thread may be on its way since its pollux was killed. */
+static int undo_across(struct stale_agent *l, struct process *p,
+		       const struct process_objects *objects, struct error *err)
+{
+	_cleanup_free_ struct agent_hook *table = calloc(l->n_hooks + 1, sizeof(*table));
+	struct injector in = {.process = p, .avoid_start = l->earlier.code, .avoid_end = l->data};
+	struct across x = {.in = &in, .words = l->live + LAYOUT_WORDS_OFFSET + 8 * WORD_ACROSS};
+	int rc = table ? memory_read(p, l->hooks, table, l->n_hooks * sizeof(*table)) : -ENOMEM;
+
+	for (uint32_t i = 0; i < l->n_hooks && rc >= 0; i++) {
+		const struct agent_hook *hook = &table[i];
+		struct across_change change = {.addr = hook->slot, .len = CALL_HOOKS_FIELD};
+		_cleanup_(maps_done) struct process_maps maps = {0};
+		uint8_t live[8];
+		int at;
+
+		if (call_hooks_left(p, hook, stub_left(l, i))) {
+			if (memory_read(p, hook->slot, live, CALL_HOOKS_FIELD) < 0)
+				continue;
+			change.after = live;
+		} else if ((at = jump_left(p, hook, live)) >= 0) {
+			change.addr += (uint64_t)at;
+			change.after = live + at;
+			change.len = ARCH_JUMP_BYTES;
+		} else {
+			continue;
+		}
+		if (memory_in_one_page(change.addr, change.len))
+			continue;
+		TRY(maps_read(p, &maps, err));
+		rc = inject_find_cave(p, &maps, CAVE_BYTES, &x.cave, NULL);
+		if (x.cave.size > CAVE_BYTES)
+			x.cave.size = CAVE_BYTES;
+		rc = rc < 0 ? 1 : across_undo(&x, objects, &change, err);
+		l->kept = l->kept || rc != 0;
+	}
+	return rc < 0 && err && !err->code
+		       ? error_sys(err, rc, "cannot take over from an earlier pollux in process %d",
+				   p->pid)
+		       : rc;
+}
+
 static int undo_slots(const struct stale_agent *l, const struct process *p,
 		      struct agent_hook *table)
 {
@@ -837,11 +897,14 @@ static int undo(const struct stale_agent *l, struct process *p, uint64_t *stop_n
 	return undo_patches(l, p, table, stop_ns, err);
 }
 
-int stale_agents_undo(const struct stale_agents *l, struct process *p, uint64_t *stop_ns,
-		      struct error *err)
+int stale_agents_undo(struct stale_agents *l, struct process *p,
+		      const struct process_objects *objects, uint64_t *stop_ns, struct error *err)
 {
 	for (size_t i = 0; i < l->n; i++)
 		if (!l->v[i].retired)
 			TRY(undo(&l->v[i], p, stop_ns, err));
+	for (size_t i = 0; i < l->n; i++)
+		if (!l->v[i].retired)
+			TRY(undo_across(&l->v[i], p, objects, err));
 	return 0;
 }

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "process/across.h"
 #include "process/hooks.h"
 #include "process/inject.h"
 #include "process/layout.h"
@@ -19,6 +20,7 @@ struct stale_agent {
 	uint64_t rings, rings_bytes;
 	uint32_t n_rings, ring_bytes;
 	bool retired; /* nothing of it is hooked: a later attach has undone it */
+	bool kept;    /* a change over two pages could not be undone now */
 };
 
 struct stale_agents {
@@ -33,8 +35,8 @@ void stale_agents_done(struct stale_agents *l);
 /* Disables them and removes all hooks that are still in place. Runs on a tracer if there are
  * patches.
  */
-int stale_agents_undo(const struct stale_agents *l, struct process *p, uint64_t *stop_ns,
-		      struct error *err);
+int stale_agents_undo(struct stale_agents *l, struct process *p,
+		      const struct process_objects *objects, uint64_t *stop_ns, struct error *err);
 
 struct agent_rings {
 	uint32_t n_rings, ring_bytes;
@@ -50,6 +52,9 @@ struct agent_rings {
 int agent_mapping_make(struct injector *in, struct hooks *h, struct layout *l,
 		       const struct stale_agents *old, const struct process_object *main_object,
 		       struct agent_rings *rings, bool *ret_reused, struct error *err);
+
+/* How changes over two pages are made, with the mapping's own place for remote calls. */
+struct across agent_mapping_across(struct injector *in, const struct layout *l);
 
 /* Unmaps them here, and gives all their memory back. */
 void agent_rings_done(struct agent_rings *rings);

@@ -11,6 +11,7 @@
  *   make        mappings by remote calls of one thread          unused memory
  *               (inject.c)
  *   write       code, rings, hook table, state             nothing uses them yet
+ *   across      what lies in two pages, by one thread      both pages at once (across.c)
  *   flip        slots, one aligned word each               both values lead to the same function
  *   patch       spawn sites, all threads stopped, for      each is whole; its jump leads around
  *               some milliseconds at a time                and back
@@ -37,6 +38,7 @@
 #include "base/vec.h"
 #include "process/agent_mapping.h"
 #include "process/cover.h"
+#include "process/future_hooks.h"
 #include "process/launch.h"
 #include "process/memory.h"
 #include "process/open_call.h"
@@ -489,12 +491,41 @@ static int patch_sites(struct attach *a, struct error *err)
 	return rc < 0 && err && !err->code ? error_sys(err, rc, "cannot attach") : rc;
 }
 
+/* Those in two pages, once nothing else is changed in them. */
+static int restore_across(struct attach *a, struct error *err)
+{
+	struct injector in = {.process = &a->process,
+			      .parked = a->parked.tid ? &a->parked : NULL,
+			      .avoid_start = a->layout.code,
+			      .avoid_end = a->layout.code + a->layout.code_bytes};
+	struct across x = agent_mapping_across(&in, &a->layout);
+	int rc = hooks_unpatch_across(&a->hooks, &x, &a->objects, false, err);
+
+	a->stop_ns += in.stop_ns;
+	return rc > 0 ? error_set(err, -EBUSY,
+				  "a hook in process %d that lies in two pages could not be "
+				  "removed now; the next recording of it does that",
+				  a->process.pid)
+		      : rc;
+}
+
 static int restore_sites(struct attach *a, struct error *err)
 {
 	if (!hooks_any_patch(&a->hooks))
 		return 0;
-	return a->parked.tid ? restore_stopped(a, &no_others, UINT64_MAX, err)
-			     : threads_in_stops(&a->process, restore_stopped, a, &a->stop_ns, err);
+	int rc = a->parked.tid
+			 ? restore_stopped(a, &no_others, UINT64_MAX, err)
+			 : threads_in_stops(&a->process, restore_stopped, a, &a->stop_ns, err);
+	return rc == 0 && hooks_any_patch(&a->hooks) ? restore_across(a, err) : rc;
+}
+
+static int patch_across(struct attach *a, struct injector *in, struct error *err)
+{
+	struct across x = agent_mapping_across(in, &a->layout);
+
+	TRY(hooks_patch_across(&a->hooks, &x, &a->objects, err));
+	future_hooks_tell_dropped(&a->hooks, a->hooked, a->n_hooked);
+	return 0;
 }
 
 /* Gives the agent the threads that are in a block_on. */
@@ -522,13 +553,13 @@ static int set_enabled(struct attach *a, uint32_t enabled)
 	return memory_write(&a->process, a->layout.live, &enabled, sizeof(enabled));
 }
 
-static int load_agent(struct attach *a, struct injector *in, const struct stale_agents *old,
+static int load_agent(struct attach *a, struct injector *in, struct stale_agents *old,
 		      struct error *err)
 {
 	struct error ignored = {0};
 	int rc;
 
-	TRY(stale_agents_undo(old, &a->process, &a->stop_ns, err));
+	TRY(stale_agents_undo(old, &a->process, &a->objects, &a->stop_ns, err));
 	TRY(find_unwinders(a, err));
 	TRY(hooks_plan(&a->process, a->hooked, a->n_hooked, &a->objects, &a->hooks, err));
 	if (a->starting && a->hooks.n_slots_other > a->hooks.n_slots / 2)
@@ -547,10 +578,13 @@ static int load_agent(struct attach *a, struct injector *in, const struct stale_
 		  a->rings.ring_bytes, a->hooks.n);
 	programs_begin(&a->programs, &a->process, &a->layout, a->reused);
 	TRY(write_state(a, in, err));
-	TRY(hooks_flip(&a->hooks, &a->process, &a->layout, err));
+	rc = patch_across(a, in, err);
+	if (rc == 0)
+		rc = hooks_flip(&a->hooks, &a->process, &a->layout, err);
 	log_debug(LOG_ATTACH, "%zu slots are hooked, %zu of them held something unexpected",
 		  a->hooks.n_slots, a->hooks.n_slots_other);
-	rc = patch_sites(a, err);
+	if (rc == 0)
+		rc = patch_sites(a, err);
 	if (rc == 0)
 		rc = tell_roots(a, err);
 	if (rc == 0) {

@@ -6,7 +6,7 @@
  * into, no thread can be inside of something new, and a thread that is in the called function comes
  * back to where it would have come back to anyway. The bytes are changed while all threads are
  * stopped, each four whole or not at all: whenever pollux is killed, each call leads to the
- * function or to a stub that leads there. Four bytes that lie in two pages are left alone.
+ * function or to a stub that leads there. Four bytes that lie in two pages: across.c.
  */
 #include "process/call_hooks.h"
 
@@ -16,14 +16,12 @@
 
 #include <errno.h>
 
-#define FIELD 4u /* bytes of a relative target */
-
 bool call_hooks_read(const struct process *p, uint64_t at, uint64_t target, uint64_t *ret_saved)
 {
 	uint32_t field, wanted;
 
 	arch_call_field(at, target, &wanted);
-	if (memory_read(p, at, &field, FIELD) < 0 || field != wanted)
+	if (memory_read(p, at, &field, CALL_HOOKS_FIELD) < 0 || field != wanted)
 		return false;
 	*ret_saved = field;
 	return true;
@@ -77,16 +75,14 @@ int call_hooks_patch(struct hooks *h, struct process *p, size_t first, size_t n)
 		uint32_t field;
 		int rc;
 
-		if (!c->reachable || memory_read(p, c->addr, &field, FIELD) < 0 ||
-		    field != c->original) {
+		if (c->applied)
+			continue; /* by call_hooks_patch_across() */
+		if (!c->reachable || h->dropped[c->hook] || call_hooks_across(c) ||
+		    memory_read(p, c->addr, &field, CALL_HOOKS_FIELD) < 0 || field != c->original) {
 			h->n_calls_left++;
 			continue;
 		}
-		rc = memory_replace(p, c->addr, &c->patched, FIELD);
-		if (rc == -EOPNOTSUPP) {
-			h->n_calls_left++;
-			continue;
-		}
+		rc = memory_replace(p, c->addr, &c->patched, CALL_HOOKS_FIELD);
 		if (rc < 0)
 			return rc;
 		c->applied = true;
@@ -103,16 +99,67 @@ int call_hooks_unpatch(struct hooks *h, struct process *p, size_t first, size_t 
 		uint32_t field;
 		int rc;
 
-		if (!c->applied)
+		if (!c->applied || call_hooks_across(c))
 			continue;
-		rc = memory_read(p, c->addr, &field, FIELD);
+		rc = memory_read(p, c->addr, &field, CALL_HOOKS_FIELD);
 		if (rc == 0 && field == c->patched)
-			rc = memory_replace(p, c->addr, &c->original, FIELD);
+			rc = memory_replace(p, c->addr, &c->original, CALL_HOOKS_FIELD);
 		/* Its object may have been unloaded. */
 		if (rc < 0 && rc != -EIO && rc != -EFAULT)
 			result = rc;
 		else
 			c->applied = false;
+	}
+	return result;
+}
+
+bool call_hooks_across(const struct hook_call *c)
+{
+	return !memory_in_one_page(c->addr, CALL_HOOKS_FIELD);
+}
+
+static struct across_change change_of(const struct hook_call *c)
+{
+	return (struct across_change){.addr = c->addr,
+				      .before = (const uint8_t *)&c->original,
+				      .after = (const uint8_t *)&c->patched,
+				      .len = CALL_HOOKS_FIELD};
+}
+
+int call_hooks_patch_across(struct hooks *h, struct across *x,
+			    const struct process_objects *objects, struct error *err)
+{
+	for (size_t i = 0; i < h->n_calls; i++) {
+		struct hook_call *c = &h->calls[i];
+		const struct across_change change = change_of(c);
+
+		if (!c->reachable || !call_hooks_across(c))
+			continue;
+		c->applied = true; /* also if a thread is still on its way */
+		int rc = across_make(x, objects, &change, err);
+		if (rc < 0)
+			return rc;
+		c->applied = rc == 0;
+	}
+	return 0;
+}
+
+int call_hooks_unpatch_across(struct hooks *h, struct across *x,
+			      const struct process_objects *objects, bool dropped,
+			      struct error *err)
+{
+	int result = 0;
+
+	for (size_t i = 0; i < h->n_calls; i++) {
+		struct hook_call *c = &h->calls[i];
+		const struct across_change change = change_of(c);
+
+		if (!c->applied || !call_hooks_across(c) || (dropped && !h->dropped[c->hook]))
+			continue;
+		int rc = across_undo(x, objects, &change, err);
+		c->applied = rc != 0;
+		if (rc != 0)
+			result = rc;
 	}
 	return result;
 }
@@ -126,5 +173,5 @@ bool call_hooks_left(const struct process *p, const struct agent_hook *hook, uin
 
 int call_hooks_undo(const struct process *p, const struct agent_hook *hook)
 {
-	return memory_replace(p, hook->slot, &hook->saved, FIELD);
+	return memory_replace(p, hook->slot, &hook->saved, CALL_HOOKS_FIELD);
 }

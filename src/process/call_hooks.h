@@ -6,6 +6,8 @@
 
 #include "process/hooks.h"
 
+#define CALL_HOOKS_FIELD 4u /* bytes of a relative target */
+
 /* Whether the four bytes at `at` lead to `target`, both addresses in the process; *ret_saved: they
  * themselves. */
 bool call_hooks_read(const struct process *p, uint64_t at, uint64_t target, uint64_t *ret_saved);
@@ -21,6 +23,15 @@ void call_hooks_place(struct hooks *h, const struct layout *l);
 int call_hooks_patch(struct hooks *h, struct process *p, size_t first, size_t n);
 /* Restores those of them that still lead to the stubs. All threads are stopped. */
 int call_hooks_unpatch(struct hooks *h, struct process *p, size_t first, size_t n);
+
+/* Whether its four bytes lie in two pages; then these two change it, as hooks_patch_across() and
+ * hooks_unpatch_across() say, and the two above don't. */
+bool call_hooks_across(const struct hook_call *c);
+int call_hooks_patch_across(struct hooks *h, struct across *x,
+			    const struct process_objects *objects, struct error *err);
+int call_hooks_unpatch_across(struct hooks *h, struct across *x,
+			      const struct process_objects *objects, bool dropped,
+			      struct error *err);
 
 /* A later attach's look at what an earlier one left: whether the hook is a call that still leads to
  * its stub. */

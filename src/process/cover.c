@@ -182,7 +182,8 @@ void cover_tell(struct coverage_list *c, struct hooked_object *const *objects, s
 	if (h->n_calls_left)
 		coverage_add(
 			c, "changed calls", h->n_calls - h->n_calls_left, h->n_calls,
-			"the others were not what the file says, or changed while pollux attached");
+			"the others were not what the file says, changed while pollux attached, or "
+			"lie in two pages that could not be changed as one");
 	row = coverage_add(c, "patched spawn sites", h->n_sites - h->n_sites_left, h->n_sites,
 			   h->n_sites_left ? "tasks of the others are seen from their first "
 					     "schedule or poll on"

@@ -27,8 +27,6 @@ static const char *trouble_of(const struct process *p, const struct code_ref *u,
 			return "a word differs from the file";
 		return NULL;
 	}
-	if (!memory_in_one_page(at, sizeof(uint32_t)))
-		return "a call of them lies in two pages, which can't be changed as one";
 	if (!call_hooks_read(p, at, target, ret_saved))
 		return "a call of them isn't in memory what it is in the file";
 	return NULL;
@@ -222,4 +220,24 @@ int future_hooks_plan(struct hooks *h, const struct process *p, struct hooked_ob
 	if (rc == 0)
 		rc = plan_root_polls(h, p, o);
 	return rc < 0 ? error_sys(err, rc, "cannot plan the hooks") : 0;
+}
+
+void future_hooks_tell_dropped(struct hooks *h, struct hooked_object *const *objects,
+			       size_t n_objects)
+{
+	for (size_t i = 0; i < h->n; i++) {
+		const struct agent_hook *hook = &h->table[i];
+
+		if (!h->dropped[i])
+			continue;
+		if (hook->type == AH_ROOT_PARK)
+			h->n_root_polls = 0;
+		for (size_t o = 0; o < n_objects && hook->type == AH_FUTURE; o++)
+			for (size_t k = 0; k < objects[o]->futures.n; k++)
+				if (objects[o]->futures.v[k].poll + objects[o]->attach.bias ==
+				    hook->orig)
+					objects[o]->futures.v[k].trouble =
+						"a call of them lies in two pages, which could not "
+						"be changed";
+	}
 }

@@ -23,6 +23,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "base/vec.h"
+#include "process/across.h"
 #include "process/call_hooks.h"
 #include "process/future_hooks.h"
 #include "process/libc_hooks.h"
@@ -339,7 +340,8 @@ static int plan_all(const struct process *p, struct hooked_object *const *object
 	for (size_t i = 0; i < n_objects; i++)
 		TRY(future_hooks_plan(h, p, objects[i], is_near(h, objects[i]), err));
 	h->flipped = calloc(h->n + 1, sizeof(*h->flipped));
-	return h->flipped ? 0 : -ENOMEM;
+	h->dropped = calloc(h->n + 1, sizeof(*h->dropped));
+	return h->flipped && h->dropped ? 0 : -ENOMEM;
 }
 
 int hooks_plan(const struct process *p, struct hooked_object *const *objects, size_t n_objects,
@@ -366,6 +368,7 @@ void hooks_done(struct hooks *h)
 {
 	free(h->table);
 	free(h->flipped);
+	free(h->dropped);
 	free(h->patches);
 	free(h->calls);
 	free(h->kinds);
@@ -474,7 +477,7 @@ static int flip(struct hooks *h, const struct process *p, const struct layout *l
 int hooks_flip(struct hooks *h, struct process *p, const struct layout *l, struct error *err)
 {
 	for (size_t i = 0; i < h->n; i++) {
-		int rc = is_slot(&h->table[i]) ? flip(h, p, l, i) : 0;
+		int rc = is_slot(&h->table[i]) && !h->dropped[i] ? flip(h, p, l, i) : 0;
 
 		if (rc < 0) {
 			hooks_unflip(h, p, l);
@@ -511,6 +514,79 @@ bool hooks_any_flip(const struct hooks *h)
 		if (h->flipped[i])
 			return true;
 	return false;
+}
+
+/* ---- code in two pages ---- */
+
+static bool is_across(const struct hook_patch *p)
+{
+	return !memory_in_one_page(p->addr + p->jump_offset, ARCH_JUMP_BYTES);
+}
+
+static struct across_change change_of_patch(const struct hook_patch *p)
+{
+	return (struct across_change){.addr = p->addr + p->jump_offset,
+				      .before = p->live + p->jump_offset,
+				      .after = p->jump,
+				      .len = ARCH_JUMP_BYTES};
+}
+
+/* A future's functions, and the parks of block_ons, are hooked at all their places or at none. */
+static bool stand_together(const struct agent_hook *a, const struct agent_hook *b)
+{
+	return a->type == b->type &&
+	       (a->type == AH_ROOT_PARK || (a->type == AH_FUTURE && a->orig == b->orig));
+}
+
+static void drop(struct hooks *h, uint32_t hook)
+{
+	h->dropped[hook] = true;
+	for (size_t i = 0; i < h->n; i++)
+		if (stand_together(&h->table[i], &h->table[hook]))
+			h->dropped[i] = true;
+}
+
+int hooks_patch_across(struct hooks *h, struct across *x, const struct process_objects *objects,
+		       struct error *err)
+{
+	for (size_t i = 0; i < h->n_patches; i++) {
+		struct hook_patch *patch = &h->patches[i];
+		const struct across_change change = change_of_patch(patch);
+
+		if (!patch->trampoline || !is_across(patch))
+			continue;
+		patch->applied = true; /* also if a thread is still on its way */
+		int rc = across_make(x, objects, &change, err);
+		if (rc < 0)
+			return rc;
+		patch->applied = rc == 0;
+	}
+	TRY(call_hooks_patch_across(h, x, objects, err));
+	for (size_t i = 0; i < h->n_calls; i++)
+		if (h->calls[i].reachable && call_hooks_across(&h->calls[i]) &&
+		    !h->calls[i].applied)
+			drop(h, h->calls[i].hook);
+	/* What was dropped as one of several may have been changed. */
+	return hooks_unpatch_across(h, x, objects, true, err);
+}
+
+int hooks_unpatch_across(struct hooks *h, struct across *x, const struct process_objects *objects,
+			 bool dropped, struct error *err)
+{
+	int result = call_hooks_unpatch_across(h, x, objects, dropped, err);
+
+	for (size_t i = 0; i < h->n_patches && !dropped; i++) {
+		struct hook_patch *patch = &h->patches[i];
+		const struct across_change change = change_of_patch(patch);
+
+		if (!patch->applied || !is_across(patch))
+			continue;
+		int rc = across_undo(x, objects, &change, err);
+		patch->applied = rc != 0;
+		if (rc != 0)
+			result = rc;
+	}
+	return result;
 }
 
 /* Whether a stopped thread is in the middle of these bytes. At their first byte is fine. */
@@ -606,6 +682,8 @@ static int patch_some(struct hooks *h, struct process *p, const uint64_t *pcs, s
 		struct hook_patch *patch = &h->patches[first + i];
 		int rc = read ? 0 : memory_read(p, patch->addr, live.bytes[i], patch->len);
 
+		if (patch->applied)
+			continue; /* by hooks_patch_across() */
 		if (rc == 0 && patch->trampoline)
 			rc = patch_site(p, patch, live.bytes[i], pcs, n_pcs);
 		if (is_unloaded(rc))
@@ -693,7 +771,7 @@ static int unpatch_some(struct hooks *h, struct process *p, size_t first, size_t
 		uint8_t *live = all.bytes[i];
 		int rc = 0;
 
-		if (!patch->applied)
+		if (!patch->applied || is_across(patch))
 			continue;
 		if (!read)
 			rc = memory_read(p, patch->addr, live, patch->len);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "arch/arch.h"
+#include "process/across.h"
 #include "process/attach.h"
 #include "process/layout.h"
 #include "process/threads.h"
@@ -46,6 +47,7 @@ struct hook_call {
 struct hooks {
 	struct agent_hook *table;
 	bool *flipped;
+	bool *dropped; /* is not hooked: another one that it stands together with can't be */
 	size_t n, cap;
 	struct hook_patch *patches;
 	size_t n_patches;
@@ -98,9 +100,20 @@ int hooks_prepare(const struct hooks *h, const struct process *p);
 #define HOOKS_AT_ONCE 64
 int hooks_patch(struct hooks *h, struct process *p, const struct process_stop *stopped,
 		uint64_t until_ns, struct error *err);
+/*
+ * Before all other changes: makes those that lie in two pages, each by a remote call of its own. Hooks
+ * for which that fails are left out, with those that stand together with them. Negative errno with a
+ * sentence: across_make().
+ */
+int hooks_patch_across(struct hooks *h, struct across *x, const struct process_objects *objects,
+		       struct error *err);
+/* After all others are undone: undoes them, or those only that were dropped. 1: some are left. */
+int hooks_unpatch_across(struct hooks *h, struct across *x, const struct process_objects *objects,
+			 bool dropped, struct error *err);
 /* Restores every byte that still has the value that pollux wrote. Patches need all threads
  * stopped. */
 int hooks_unflip(struct hooks *h, struct process *p, const struct layout *l);
-int hooks_unpatch(struct hooks *h, struct process *p, uint64_t until_ns); /* 1: as above */
-bool hooks_any_patch(const struct hooks *h);				  /* applied */
+int hooks_unpatch(struct hooks *h, struct process *p,
+		  uint64_t until_ns);	     /* within a page; 1: as above */
+bool hooks_any_patch(const struct hooks *h); /* applied */
 bool hooks_any_flip(const struct hooks *h);

@@ -1684,9 +1684,10 @@ struct undo_test {
 
 static int undo_left(void *arg)
 {
+	static const struct process_objects none;
 	struct undo_test *t = arg;
 
-	t->rc = stale_agents_undo(&t->left, &t->process, &t->stop_ns, &t->err);
+	t->rc = stale_agents_undo(&t->left, &t->process, &none, &t->stop_ns, &t->err);
 	return 0;
 }
 
