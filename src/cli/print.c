@@ -7,13 +7,16 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/vec.h"
 #include "cli/input.h"
 #include "cli/verbs.h"
 #include "moment/render.h"
+#include "timeline/match.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -61,7 +64,9 @@ int print_parse(const struct cli_args *args, struct print_job *job)
 void print_done(struct print_job *job)
 {
 	printer_free(job->printer);
+	free(job->matches);
 	job->printer = NULL;
+	job->matches = NULL;
 }
 
 static bool wanted(const struct print_job *job, unsigned type)
@@ -70,6 +75,23 @@ static bool wanted(const struct print_job *job, unsigned type)
 		if (printer_is_event(*name, type))
 			return true;
 	return !job->events;
+}
+
+/* Whether the event is of such a kind: 1, 0, -ENOMEM. Events of no kind are not. */
+static int is_of_family(struct print_job *job, struct trace_reader *r, uint32_t kind)
+{
+	const struct trace_kind *k = trace_reader_kind(r, kind);
+
+	if (!job->families)
+		return 1;
+	if (!k)
+		return 0;
+	if (!GROW_ZERO(job->matches, kind, job->n_matches))
+		return -ENOMEM;
+	if (!job->matches[kind])
+		job->matches[kind] = match_kind(job->families, r, k) ? 2 : 1;
+	job->any_matches = job->any_matches || job->matches[kind] == 2;
+	return job->matches[kind] == 2;
 }
 
 /* Whole lines at once: the program that is recorded may write to the same place, and a pipe takes
@@ -160,7 +182,11 @@ int print_events(void *ctx, struct trace_reader *r, struct error *err)
 
 		if (rc < 0)
 			return rc;
-		if (wanted(job, ev.type))
+		printer_begin(job->printer, &ev);
+		rc = wanted(job, ev.type) ? is_of_family(job, r, ev.kind) : 0;
+		if (rc < 0)
+			return error_set(err, rc, "out of memory");
+		if (rc)
 			printer_event(job->printer, r, &ev, &out);
 		if (!out.len || (out.len < FLUSH_BYTES && !trace_reader_may_wait(r)))
 			continue;
@@ -172,6 +198,9 @@ int print_events(void *ctx, struct trace_reader *r, struct error *err)
 		ret = print_moments(job, r, &out, err);
 	if (ret == 0 && out.len)
 		ret = write_out(job, &out, err);
+	if (ret == 0 && job->families && !job->any_matches)
+		return error_set(err, -ENOENT, "it has no event of a family whose name contains %s",
+				 *job->families);
 	return ret;
 }
 
@@ -189,6 +218,8 @@ static int run(const struct cli_args *args, struct error *err)
 		print_done(&job);
 		return r;
 	}
+	job.families = cli_option_all(args, "family");
+	job.moments = job.moments && !job.families;
 	r = trace_reader_open(input, &reader, err);
 	if (r == 0) {
 		r = print_events(&job, reader, err);
@@ -206,6 +237,7 @@ static const struct cli_option options[] = {
 	{0, "format", "FORMAT", "format of a line, with fields such as {time} {tid} {event} {task}",
 	 false},
 	{0, "event", "NAME", "only events of this name (poll_begin, task-spawn, ...)", true},
+	{0, "family", "TEXT", "only events of tasks and handlers whose name contains TEXT", true},
 	{0, "json", NULL, "one JSON object per line", false},
 	{0},
 };

@@ -7,10 +7,14 @@
 
 struct print_job {
 	struct printer *printer;
-	const char *const *events; /* names of those to print; NULL: all */
-	bool moments;		   /* they are printed, too: with --json */
-	uint32_t n_moments;	   /* that were */
-	bool output_closed;	   /* the reader of the output has closed it */
+	const char *const *events;   /* names of those to print; NULL: all */
+	const char *const *families; /* words in the names of kinds; NULL: all events */
+	uint8_t *matches;	     /* by kind: 1 not, 2 matches; 0: not asked yet */
+	uint32_t n_matches;
+	bool any_matches;
+	bool moments;	    /* they are printed, too: with --json */
+	uint32_t n_moments; /* that were */
+	bool output_closed; /* the reader of the output has closed it */
 };
 
 /* --format, --json and --event, where the verb has them. 0, or what the verb returns. */

@@ -145,10 +145,14 @@ const char *report_short(const struct report *rep, uint32_t kind)
 	return known ? rep->shorts[kind] : report_label(rep, kind);
 }
 
-void report_owner(const struct report *rep, struct buf *out, const struct family *f,
-		  uint32_t handler)
+uint32_t report_handler(const struct report *rep, const struct tl_round *round)
 {
-	text_safe(out, report_family(rep, f->kind));
+	return round->serial && rep->opt.by != RY_TASK ? round->kind : TRACE_KIND_NONE;
+}
+
+void report_owner(const struct report *rep, struct buf *out, uint32_t kind, uint32_t handler)
+{
+	text_safe(out, report_family(rep, kind));
 	if (handler == TRACE_KIND_NONE)
 		return;
 	buf_str(out, " › ");

@@ -7,11 +7,13 @@
  */
 #include "report/print.h"
 
+#include "base/cleanup.h"
 #include "base/json.h"
 #include "base/syscalls.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "base/vec.h"
+#include "trace/labels.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -207,6 +209,14 @@ static void task_name(const struct trace_reader *r, const struct trace_event *ev
 		buf_printf(out, address ? "0x%llx" : "%llu", (unsigned long long)ev->task);
 }
 
+/* A kind's name; of a handler that of the program's function. */
+static void kind_text(const struct trace_kind *k, struct buf *out)
+{
+	_cleanup_free_ char *handler = k && k->flags & TRACE_KIND_HANDLER ? handler_name(k) : NULL;
+
+	buf_str(out, handler ? handler : k && k->name ? k->name : "");
+}
+
 static void field_text(const struct printer *p, const struct trace_reader *r,
 		       const struct trace_event *ev, enum field field, struct buf *out)
 {
@@ -214,6 +224,7 @@ static void field_text(const struct printer *p, const struct trace_reader *r,
 	const struct trace_process *process = t ? trace_reader_process(r, t->process) : NULL;
 	const struct trace_kind *k = kind_of(r, ev);
 	uint64_t since = ev->time > p->base_ns ? ev->time - p->base_ns : 0;
+	_cleanup_buf_ struct buf text = BUF_INIT;
 
 	switch (field) {
 	case F_TIME:
@@ -242,7 +253,8 @@ static void field_text(const struct printer *p, const struct trace_reader *r,
 		task_name(r, ev, out);
 		break;
 	case F_KIND:
-		text_safe(out, k && k->name ? k->name : "");
+		kind_text(k, &text);
+		text_safe(out, text.data ? text.data : "");
 		break;
 	case F_ROLE:
 		buf_str(out, k ? trace_role_name(k->role) : "");
@@ -358,13 +370,18 @@ static void form_line(const struct printer *p, const struct trace_reader *r,
 	buf_char(out, '\n');
 }
 
+void printer_begin(struct printer *p, const struct trace_event *ev)
+{
+	if (p->begun)
+		return;
+	p->begun = true;
+	p->base_ns = ev->time;
+}
+
 void printer_event(struct printer *p, const struct trace_reader *r, const struct trace_event *ev,
 		   struct buf *out)
 {
-	if (!p->begun) {
-		p->begun = true;
-		p->base_ns = ev->time;
-	}
+	printer_begin(p, ev);
 	if (p->json) {
 		json_line(p, r, ev, out);
 	} else if (p->plain) {

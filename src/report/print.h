@@ -17,6 +17,8 @@ struct printer;
  * object a line, without a form. -EINVAL with what is wrong in *err. */
 int printer_new(const char *form, bool json, struct printer **ret_printer, struct error *err);
 void printer_free(struct printer *p);
+/* The first event of all, from which times are counted; those after it change nothing. */
+void printer_begin(struct printer *p, const struct trace_event *ev);
 /* Adds the event's line(s). */
 void printer_event(struct printer *p, const struct trace_reader *r, const struct trace_event *ev,
 		   struct buf *out);

@@ -84,8 +84,7 @@ static int keep_if_long(struct report *rep, const struct tl_poll *poll,
 	struct long_poll new = {
 		.poll = *poll,
 		.family = poll->task->user,
-		.handler = poll->round.serial && rep->opt.by != RY_TASK ? poll->round.kind
-									: TRACE_KIND_NONE,
+		.handler = report_handler(rep, &poll->round),
 		.serial = poll->task->serial,
 		.id = poll->task->id,
 		.number = poll->task->number,

@@ -10,6 +10,7 @@
  */
 #include "report/samples.h"
 
+#include "base/cleanup.h"
 #include "base/hash.h"
 #include "base/text.h"
 #include "base/vec.h"
@@ -19,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ALL_HANDLERS UINT64_MAX
 #define FUNCTIONS_SHOWN 15u
 #define FUNCTIONS_OF_FAMILY 3u
 #define SPAWN_STACKS_SHOWN 10u
@@ -29,6 +31,7 @@
 struct stack_sum {
 	uint64_t stack, n, weight; /* stack: index + 1 */
 	uint32_t kind;		   /* of the task polled; TRACE_KIND_NONE: outside of polls */
+	uint32_t handler;	   /* TRACE_KIND_NONE: none */
 	uint8_t type;		   /* enum trace_sample */
 };
 
@@ -46,7 +49,7 @@ struct cpu_profile {
 };
 
 struct samples {
-	struct map by_stack; /* (what << 32 | kind, stack) to struct stack_sum */
+	struct map by_stack; /* (handler << 32 | kind, what << 56 | stack) to struct stack_sum */
 	struct stack_sum **sums;
 	size_t n_sums;
 	uint32_t *function_of; /* by frame: number + 1 */
@@ -67,12 +70,16 @@ int samples_add(struct report *rep, const struct tl_sample *sample)
 		return -ENOMEM;
 	struct samples *s = rep->samples;
 	uint32_t kind = sample->task ? sample->task->kind : TRACE_KIND_NONE;
-	uint64_t key = (uint64_t)sample->type << 32 | kind;
-	struct stack_sum *sum = map_get_or_new(&s->by_stack, key, sample->stack, sizeof(*sum));
+	uint32_t handler =
+		of_cpu(sample->type) ? report_handler(rep, &sample->round) : TRACE_KIND_NONE;
+	uint64_t whose = (uint64_t)handler << 32 | kind;
+	uint64_t what = (uint64_t)sample->type << 56 | sample->stack;
+	struct stack_sum *sum = map_get_or_new(&s->by_stack, whose, what, sizeof(*sum));
 	if (!sum)
 		return -ENOMEM;
 	sum->stack = sample->stack;
 	sum->kind = kind;
+	sum->handler = handler;
 	sum->type = (uint8_t)sample->type;
 	sum->n++;
 	sum->weight += sample->weight;
@@ -89,6 +96,8 @@ static int compare_sums(const void *a, const void *b)
 		return x->n > y->n ? -1 : 1;
 	if (x->kind != y->kind)
 		return x->kind < y->kind ? -1 : 1;
+	if (x->handler != y->handler)
+		return x->handler < y->handler ? -1 : 1;
 	return (x->stack > y->stack) - (x->stack < y->stack);
 }
 
@@ -196,15 +205,18 @@ static int compare_functions(const void *a, const void *b)
 	return strcmp(p, q);
 }
 
-/* Of one family, or with TRACE_KIND_NONE of all that was in polls. False when out of memory. */
+/* Of one family, or with TRACE_KIND_NONE of all that was in polls; of one handler in it, or with
+ * ALL_HANDLERS of all. False when out of memory. */
 static bool profile_make(struct cpu_profile *p, const struct report *rep, unsigned what,
-			 uint32_t kind)
+			 uint32_t kind, uint64_t handler)
 {
 	const struct samples *s = rep->samples;
 	*p = (struct cpu_profile){0};
 	for (size_t i = 0; i < s->n_sums; i++) {
 		const struct stack_sum *sum = s->sums[i];
 		bool wanted = kind == TRACE_KIND_NONE ? sum->kind != kind : sum->kind == kind;
+
+		wanted = wanted && (handler == ALL_HANDLERS || handler == sum->handler);
 		if (sum->type == what && wanted && profile_add(p, rep, sum, i + 1) < 0) {
 			free(p->functions);
 			return false;
@@ -282,10 +294,16 @@ static void write_functions(const struct report *rep, struct buf *out, unsigned 
 		buf_printf(out, "  and %zu more functions: --json has them\n", p->n_functions - n);
 }
 
-/* The families with samples of a kind, most weight first. */
+/* What has samples of a kind, most weight first: families, or their handlers. */
 struct family_profile {
 	const struct family *family;
+	uint64_t handler; /* ALL_HANDLERS: it is the family's */
 	struct cpu_profile profile;
+};
+
+struct family_profiles {
+	struct family_profile *v;
+	size_t n;
 };
 
 static int compare_families(const void *a, const void *b)
@@ -293,35 +311,54 @@ static int compare_families(const void *a, const void *b)
 	const struct family_profile *x = a, *y = b;
 	if (x->profile.weight != y->profile.weight)
 		return x->profile.weight > y->profile.weight ? -1 : 1;
-	return (x->family->kind > y->family->kind) - (x->family->kind < y->family->kind);
+	if (x->family->kind != y->family->kind)
+		return x->family->kind > y->family->kind ? 1 : -1;
+	return (x->handler > y->handler) - (x->handler < y->handler);
 }
 
-static struct family_profile *family_profiles(const struct report *rep, unsigned what,
-					      size_t *ret_n)
+static bool add_profile(const struct report *rep, unsigned what, const struct family *f,
+			uint64_t handler, struct family_profiles *ret)
 {
-	struct family_profile *all = calloc(rep->n_families + 1, sizeof(*all));
-	size_t n = 0;
-	for (size_t i = 0; all && i < rep->n_families; i++) {
-		struct family_profile *f = &all[n];
-		f->family = rep->families[i];
-		if (!profile_make(&f->profile, rep, what, f->family->kind))
-			break;
-		if (f->profile.n)
-			n++;
-		else
-			free(f->profile.functions);
+	struct family_profile *one = &ret->v[ret->n];
+
+	*one = (struct family_profile){.family = f, .handler = handler};
+	if (!profile_make(&one->profile, rep, what, f->kind, handler))
+		return false;
+	if (one->profile.n)
+		ret->n++;
+	else
+		free(one->profile.functions);
+	return true;
+}
+
+/* A family as a whole; or, with `parts`, by handler if it is so split. */
+static struct family_profiles family_profiles(const struct report *rep, unsigned what, bool parts)
+{
+	struct family_profiles all = {0};
+	size_t most = rep->n_families + 1;
+	bool ok = true;
+
+	for (size_t i = 0; i < rep->n_families; i++)
+		most += rep->families[i]->n_parts;
+	all.v = calloc(most, sizeof(*all.v));
+	for (size_t i = 0; all.v && ok && i < rep->n_families; i++) {
+		const struct family *f = rep->families[i];
+
+		if (!parts || !f->n_parts)
+			ok = add_profile(rep, what, f, ALL_HANDLERS, &all);
+		for (size_t k = 0; parts && ok && k < f->n_parts; k++)
+			ok = add_profile(rep, what, f, f->parts[k]->handler, &all);
 	}
-	if (n)
-		qsort(all, n, sizeof(*all), compare_families);
-	*ret_n = n;
+	if (all.n)
+		qsort(all.v, all.n, sizeof(*all.v), compare_families);
 	return all;
 }
 
-static void family_profiles_free(struct family_profile *all, size_t n)
+static void family_profiles_done(struct family_profiles *all)
 {
-	for (size_t i = 0; i < n; i++)
-		free(all[i].profile.functions);
-	free(all);
+	for (size_t i = 0; i < all->n; i++)
+		free(all->v[i].profile.functions);
+	free(all->v);
 }
 
 static void write_by_family(const struct report *rep, struct buf *out, unsigned what)
@@ -331,12 +368,13 @@ static void write_by_family(const struct report *rep, struct buf *out, unsigned 
 		{.title = "CPU"},
 		{.title = "most of it in", .min_width = 28, .align_left = true, .cut_end = true},
 	};
-	size_t n;
-	struct family_profile *all = family_profiles(rep, what, &n);
+	_cleanup_(family_profiles_done) struct family_profiles all =
+		family_profiles(rep, what, true);
 	struct table t;
 	table_init(&t, columns, sizeof(columns) / sizeof(columns[0]));
-	for (size_t i = 0; i < n && (!rep->opt.n_families || i < rep->opt.n_families); i++) {
-		const struct cpu_profile *p = &all[i].profile;
+	for (size_t i = 0; i < all.n && (!rep->opt.n_families || i < rep->opt.n_families); i++) {
+		const struct family_profile *one = &all.v[i];
+		const struct cpu_profile *p = &one->profile;
 		_cleanup_buf_ struct buf most = BUF_INIT;
 		for (size_t k = 0; k < p->n_functions && k < FUNCTIONS_OF_FAMILY; k++) {
 			if (!p->functions[k].self)
@@ -346,13 +384,13 @@ static void write_by_family(const struct report *rep, struct buf *out, unsigned 
 			buf_char(&most, ' ');
 			report_frame_text(p->functions[k].frame, &most);
 		}
-		cell_safe(&t, report_family(rep, all[i].family->kind));
+		cell_owner(rep, &t, one->family->kind,
+			   one->handler == ALL_HANDLERS ? TRACE_KIND_NONE : (uint32_t)one->handler);
 		cell_weight(&t, what, p->weight);
 		table_cell(&t, most.data ? most.data : "stacks not known");
 	}
 	buf_char(out, '\n');
 	report_table(rep, &t, out);
-	family_profiles_free(all, n);
 }
 
 static void write_cpu(const struct report *rep, struct buf *out, unsigned what)
@@ -362,7 +400,7 @@ static void write_cpu(const struct report *rep, struct buf *out, unsigned what)
 	struct cpu_profile p;
 
 	outside(rep, what, &n_outside, &weight_outside);
-	if (!profile_make(&p, rep, what, TRACE_KIND_NONE))
+	if (!profile_make(&p, rep, what, TRACE_KIND_NONE, ALL_HANDLERS))
 		return;
 	if (p.n || n_outside) {
 		buf_printf(&head, "CPU inside polls (%s)", trace_sample_name(what));
@@ -445,17 +483,54 @@ static void functions_json(struct json *j, const struct cpu_profile *p)
 	json_end_array(j);
 }
 
+static void family_json(const struct report *rep, struct json *j, const struct family_profile *one)
+{
+	if (one->handler == ALL_HANDLERS) {
+		json_string(j, "family", family_name(rep, one->family));
+		json_u64(j, "kind", one->family->kind);
+	} else {
+		report_handler_json(rep, j, (uint32_t)one->handler);
+	}
+	json_u64(j, "samples", one->profile.n);
+	json_u64(j, "weight", one->profile.weight);
+	functions_json(j, &one->profile);
+}
+
+/* They add up to the family. */
+static void handlers_profiles_json(const struct report *rep, struct json *j, unsigned what,
+				   const struct family *f)
+{
+	struct family_profile one;
+
+	if (!f->n_parts)
+		return;
+	json_array(j, "handlers");
+	for (size_t i = 0; i < f->n_parts; i++) {
+		one = (struct family_profile){.family = f, .handler = f->parts[i]->handler};
+		if (!profile_make(&one.profile, rep, what, f->kind, one.handler))
+			break;
+		if (one.profile.n) {
+			json_object(j, NULL);
+			family_json(rep, j, &one);
+			json_end_object(j);
+		}
+		free(one.profile.functions);
+	}
+	json_end_array(j);
+}
+
 static void cpu_json(const struct report *rep, struct json *j, unsigned what)
 {
 	uint64_t n_outside, weight_outside;
 	struct cpu_profile p;
 
 	outside(rep, what, &n_outside, &weight_outside);
-	if (!profile_make(&p, rep, what, TRACE_KIND_NONE))
+	if (!profile_make(&p, rep, what, TRACE_KIND_NONE, ALL_HANDLERS))
 		return;
 	if (p.n || n_outside) {
-		size_t n;
-		struct family_profile *all = family_profiles(rep, what, &n);
+		_cleanup_(family_profiles_done) struct family_profiles all =
+			family_profiles(rep, what, false);
+
 		json_object(j, NULL);
 		json_string(j, "event", trace_sample_name(what));
 		json_u64(j, "samples", p.n);
@@ -465,18 +540,14 @@ static void cpu_json(const struct report *rep, struct json *j, unsigned what)
 		json_u64(j, "cut_stacks", p.n_cut);
 		functions_json(j, &p);
 		json_array(j, "families");
-		for (size_t i = 0; i < n; i++) {
+		for (size_t i = 0; i < all.n; i++) {
 			json_object(j, NULL);
-			json_string(j, "family", family_name(rep, all[i].family));
-			json_u64(j, "kind", all[i].family->kind);
-			json_u64(j, "samples", all[i].profile.n);
-			json_u64(j, "weight", all[i].profile.weight);
-			functions_json(j, &all[i].profile);
+			family_json(rep, j, &all.v[i]);
+			handlers_profiles_json(rep, j, what, all.v[i].family);
 			json_end_object(j);
 		}
 		json_end_array(j);
 		json_end_object(j);
-		family_profiles_free(all, n);
 	}
 	free(p.functions);
 }

@@ -24,12 +24,12 @@
 
 /* Times of one kind: `key` is a reason and a system call, a system call, or a stack. */
 struct system_sum {
-	uint32_t kind;
+	uint32_t kind, handler; /* TRACE_KIND_NONE: none */
 	uint64_t key, n, n_errors, ns, max_ns;
 };
 
 struct system_table {
-	struct map by_key;	  /* (kind, what) to struct system_sum */
+	struct map by_key;	  /* (kind and handler, what) to struct system_sum */
 	struct system_sum **sums; /* most time first */
 	size_t n;
 };
@@ -52,12 +52,15 @@ static struct system *system_of(struct report *rep)
 	return rep->system;
 }
 
-static int add(struct system_table *t, uint32_t kind, uint64_t what, uint64_t ns, bool error)
+static int add(struct system_table *t, uint32_t kind, uint32_t handler, uint64_t what, uint64_t ns,
+	       bool error)
 {
-	struct system_sum *sum = map_get_or_new(&t->by_key, kind, what, sizeof(*sum));
+	uint64_t whose = (uint64_t)handler << 32 | kind;
+	struct system_sum *sum = map_get_or_new(&t->by_key, whose, what, sizeof(*sum));
 	if (!sum)
 		return -ENOMEM;
 	sum->kind = kind;
+	sum->handler = handler;
 	sum->key = what;
 	sum->n++;
 	sum->n_errors += error;
@@ -93,9 +96,11 @@ int system_off_cpu(struct report *rep, const struct tl_off_cpu *off)
 	if (!off->task)
 		return 0;
 
-	TRY(add(&s->off, off->task->kind, (uint64_t)off->reason << 32 | off->syscall, ns, false));
+	uint32_t kind = off->task->kind, handler = report_handler(rep, &off->round);
+
+	TRY(add(&s->off, kind, handler, (uint64_t)off->reason << 32 | off->syscall, ns, false));
 	if (left.stack && left.time_ns + STACK_SLACK_NS >= off->begin_ns)
-		TRY(add(&s->stacks, off->task->kind, left.stack, ns, false));
+		TRY(add(&s->stacks, kind, handler, left.stack, ns, false));
 	return 0;
 }
 
@@ -106,8 +111,8 @@ int system_call(struct report *rep, const struct tl_syscall *call)
 		return 0;
 	if (!s)
 		return -ENOMEM;
-	return add(&s->calls, call->task->kind, call->number, call->end_ns - call->begin_ns,
-		   call->result < 0 && call->result >= -MAX_ERRNO);
+	return add(&s->calls, call->task->kind, report_handler(rep, &call->round), call->number,
+		   call->end_ns - call->begin_ns, call->result < 0 && call->result >= -MAX_ERRNO);
 }
 
 static int compare(const void *a, const void *b)
@@ -118,6 +123,8 @@ static int compare(const void *a, const void *b)
 		return x->ns > y->ns ? -1 : 1;
 	if (x->kind != y->kind)
 		return x->kind < y->kind ? -1 : 1;
+	if (x->handler != y->handler)
+		return x->handler < y->handler ? -1 : 1;
 	return (x->key > y->key) - (x->key < y->key);
 }
 
@@ -216,7 +223,7 @@ static void write_off(const struct report *rep, struct buf *out, const struct sy
 		table_cell(&t, trace_off_cpu_name(off_why(s)));
 		table_cell(&t, call.data ? call.data : "-");
 		cells_times(&t, s);
-		cell_safe(&t, report_family(rep, s->kind));
+		cell_owner(rep, &t, s->kind, s->handler);
 	}
 	report_table(rep, &t, out);
 	say_more(out, off);
@@ -226,13 +233,16 @@ static void write_stacks(const struct report *rep, struct buf *out, const struct
 {
 	for (size_t i = 0; i < st->n && i < STACKS_SHOWN; i++) {
 		const struct system_sum *s = st->sums[i];
+		_cleanup_buf_ struct buf owner = BUF_INIT;
+
 		if (!i)
 			report_title(rep, out, "Stacks that left the CPU");
 		buf_str(out, "  ");
 		text_duration(out, s->ns);
 		buf_str(out, " in ");
 		report_exact_of(out, s->n, "time", "times");
-		report_in(rep, out, s->key, report_family(rep, s->kind));
+		report_owner(rep, &owner, s->kind, s->handler);
+		report_in(rep, out, s->key, owner.data ? owner.data : "?");
 		buf_str(out, ":\n");
 		report_stack_text(rep->reader, out, s->key, FRAMES_SHOWN, 6, rep->opt.width);
 	}
@@ -262,7 +272,7 @@ static void write_calls(const struct report *rep, struct buf *out, const struct 
 		table_cell(&t, name.data ? name.data : "?");
 		cells_times(&t, s);
 		cell_count(&t, s->n_errors);
-		cell_safe(&t, report_family(rep, s->kind));
+		cell_owner(rep, &t, s->kind, s->handler);
 	}
 	report_table(rep, &t, out);
 	say_more(out, calls);
@@ -283,6 +293,8 @@ static void times_json(const struct report *rep, struct json *j, const struct sy
 {
 	json_string(j, "family", report_label(rep, s->kind));
 	json_u64(j, "kind", s->kind);
+	if (rep->handlers)
+		report_handler_json(rep, j, s->handler);
 	json_u64(j, "count", s->n);
 	json_u64(j, "ns", s->ns);
 	json_u64(j, "max_ns", s->max_ns);

@@ -163,15 +163,6 @@ static void cell_ends(const struct report *rep, struct table *t, const struct fa
 	table_cell(t, b.data ? b.data : "");
 }
 
-static void cell_owner(const struct report *rep, struct table *t, const struct family *f,
-		       uint32_t handler)
-{
-	_cleanup_buf_ struct buf b = BUF_INIT;
-
-	report_owner(rep, &b, f, handler);
-	table_cell(t, b.data ? b.data : "?");
-}
-
 static void cell_sites(struct table *t, const struct trace_kind *meta)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT;
@@ -199,7 +190,7 @@ static void cell_family(const struct report *rep, struct table *t, const struct 
 		buf_str(&b, "  › ");
 		text_safe(&b, report_label(rep, part->handler));
 	} else {
-		report_owner(rep, &b, f, part->handler);
+		report_owner(rep, &b, f->kind, part->handler);
 	}
 	table_cell(t, b.data ? b.data : "?");
 }
@@ -393,7 +384,7 @@ static void write_longest(const struct report *rep, struct buf *out)
 			cell_count(&t, n_alike(rep, i));
 		else
 			table_cell(&t, "");
-		cell_owner(rep, &t, l->family, l->handler);
+		cell_owner(rep, &t, l->family->kind, l->handler);
 		table_printf(&t, "%llu", (unsigned long long)l->number);
 		table_cell(&t, who.data ? who.data : "");
 		cell_time(&t, l->poll.begin_ns - rep->base_ns);
@@ -427,7 +418,7 @@ static void write_longest_stacks(const struct report *rep, struct buf *out)
 			continue;
 		buf_str(out, "\n  ");
 		text_duration(out, l->poll.end_ns - l->poll.begin_ns);
-		report_owner(rep, &owner, l->family, l->handler);
+		report_owner(rep, &owner, l->family->kind, l->handler);
 		report_in(rep, out, l->stack.stack, owner.data ? owner.data : "?");
 		buf_str(out, l->stack.type == TM_LONG_BLOCKED ? ": blocked " : ": running ");
 		text_duration(out, l->stack.after_ns);

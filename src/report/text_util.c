@@ -101,6 +101,14 @@ void report_calls(struct buf *out, const struct call_list *calls, size_t most)
 		buf_str(out, ", …");
 }
 
+void cell_owner(const struct report *rep, struct table *t, uint32_t kind, uint32_t handler)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT;
+
+	report_owner(rep, &b, kind, handler);
+	table_cell(t, b.data ? b.data : "?");
+}
+
 void cell_place(struct table *t, const struct trace_place *p)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT;

@@ -18,6 +18,8 @@ void cell_time_if(struct table *t, bool known, uint64_t ns);
 void cell_count(struct table *t, uint64_t n);
 /* Any text, made safe. */
 void cell_safe(struct table *t, const char *text);
+/* report_owner() */
+void cell_owner(const struct report *rep, struct table *t, uint32_t kind, uint32_t handler);
 void cell_place(struct table *t, const struct trace_place *p);
 /* "12.5 %", "-" of nothing. */
 void cell_share(struct table *t, uint64_t part, uint64_t whole);

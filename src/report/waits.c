@@ -78,7 +78,7 @@ static int add(const struct report *rep, struct wait_rows *rows, struct map *kno
 
 	*row = (struct wait_row){.first = w, .order = i, .awaits = BUF_INIT, .owner = BUF_INIT};
 	put_awaits(rep, w, &row->awaits);
-	report_owner(rep, &row->owner, w->family, w->handler);
+	report_owner(rep, &row->owner, w->family->kind, w->handler);
 	hash = hash_row(row, p);
 	other = map_get(known, hash, 0);
 	if (other && same_text(&other->awaits, &row->awaits) &&

@@ -329,6 +329,12 @@ def test_one_handler(pollux, tmp_path):
         assert only["handlers"][0][key] == order[key], key
     assert only["polls"] == order["polls"] and only["handlers"][1]["polls"] == 0
     assert {w["handler"] for w in alone["waits"]} == {"service::order"}
+    printed = driver.run(pollux, "print", trace, "--json", "--family", "order").stdout.splitlines()
+    printed = [json.loads(line) for line in printed]
+    ends = [e for e in printed if e["event"] == "future_end"]
+    assert {e["event"] for e in printed} == {"future_begin", "future_end"} and len(ends) == order["polls"]
+    result = driver.run(pollux, "print", trace, "--family", "ordr")
+    assert result.returncode == 1 and not result.stdout and "ordr" in result.stderr
     result = driver.run(pollux, "report", trace, "--family", "ordr")
     assert result.returncode == 1 and "service::" in result.stderr
 
