@@ -160,12 +160,12 @@ static bool may_replace(const struct file_output *o, int at, const struct stat *
 	const struct file_replaces *r = o->replaces;
 	_cleanup_close_ int fd = r && st->st_size ? open_again(at, O_RDONLY | O_NONBLOCK) : -1;
 	char head[128];
-	size_t len = r ? strlen(r->begin) : 0;
+	size_t len = !r || !r->begin ? 0 : r->len ? r->len : strlen(r->begin);
 
 	if (!r || !st->st_size)
 		return true;
-	return fd >= 0 && len <= sizeof(head) && pread(fd, head, len, 0) == (ssize_t)len &&
-	       !memcmp(head, r->begin, len);
+	return fd >= 0 && len && len <= sizeof(head) &&
+	       pread(fd, head, len, (off_t)r->at) == (ssize_t)len && !memcmp(head, r->begin, len);
 }
 
 /* What has the output's name now. 0: nothing, or what may be replaced; 1: written as it is. */

@@ -34,10 +34,11 @@ int file_reopen(int at, const char *name, unsigned also, struct error *err);
 
 /* ---- outputs ---- */
 
-/* Which files an output may replace: those that begin like what is written, and empty ones. */
+/* Which files an output may replace: those that have these bytes, and empty ones. */
 struct file_replaces {
 	const char *description; /* "a pollux trace" */
-	const char *begin;
+	const char *begin;	 /* NULL: no file */
+	size_t len, at;		 /* len: 0, the text's; at: where in the file they are */
 };
 
 struct file_output {

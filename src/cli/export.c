@@ -99,10 +99,14 @@ static void print_summary(const struct export_ops *ops, const char *path,
 	text_safe(&b, !strcmp(path, "-") ? "standard output" : path);
 	buf_str(&b, ": ");
 	text_bytes(&b, s->bytes);
-	buf_printf(&b, ", %" PRIu64 " slices", s->slices);
+	if (s->row_name)
+		buf_printf(&b, ", %" PRIu64 " %s\n", s->rows, s->row_name);
+	else
+		buf_printf(&b, ", %" PRIu64 " slices", s->slices);
 	if (s->flows)
 		buf_printf(&b, ", %" PRIu64 " wake arrows", s->flows);
-	buf_printf(&b, ", %" PRIu64 " lanes\n", s->lanes);
+	if (!s->row_name)
+		buf_printf(&b, ", %" PRIu64 " lanes\n", s->lanes);
 	if (*s->notice)
 		buf_printf(&b, "%s\n", s->notice);
 	buf_printf(&b, "open it in %s\n", ops->viewers);
@@ -124,6 +128,24 @@ static int parse_number(const struct cli_args *args, const char *name, uint64_t 
 	return 0;
 }
 
+/* In the order of enum export_weight. */
+static const char *const weights[] = {"idle", "waiting", "scheduled", "polling", "blocked", "cpu"};
+
+static int parse_weight(const struct cli_args *args, unsigned *ret)
+{
+	const char *weight = cli_option(args, "weight");
+
+	for (unsigned i = 0; i < sizeof(weights) / sizeof(weights[0]); i++) {
+		if (!weight || !strcmp(weight, weights[i])) {
+			*ret = i;
+			return 0;
+		}
+	}
+	return cli_usage(args,
+			 "--weight is idle, waiting, scheduled, polling, blocked or cpu, not '%s'",
+			 weight);
+}
+
 static int parse(const struct cli_args *args, struct export_options *opt)
 {
 	const char *lanes = cli_option(args, "lanes");
@@ -141,6 +163,8 @@ static int parse(const struct cli_args *args, struct export_options *opt)
 		opt->lanes = LANES_PACKED;
 	else
 		return cli_usage(args, "--lanes is auto, task or packed, not '%s'", lanes);
+	if (parse_weight(args, &opt->weight))
+		return 2;
 	opt->force = cli_flag(args, "force");
 	return 0;
 }
@@ -205,7 +229,8 @@ static int run(const struct cli_args *args, struct error *err)
 	r = trace_reader_open(input, &reader, err);
 	if (r == 0) {
 		path = output_path(cli_option(args, "output"), input, ops->extension, err);
-		out.replaces = (struct file_replaces){"an export of this format", ops->begin};
+		out.replaces = (struct file_replaces){"an export of this format", ops->begin,
+						      ops->begin_len, ops->begin_at};
 		r = path ? output_open(&out, path, err) : -EINVAL;
 	}
 	if (r == 0) {
@@ -230,12 +255,16 @@ static int run(const struct cli_args *args, struct error *err)
 }
 
 static const struct cli_option options[] = {
-	{'f', "format", "FORMAT", "chrome (the default), speedscope, perfetto, firefox", false,
-	 false, "chrome speedscope perfetto firefox"},
+	{'f', "format", "FORMAT", "chrome (the default), perfetto, firefox, folded, ...", false,
+	 false, "chrome speedscope perfetto firefox folded flame pprof"},
 	{0, "for", "VIEWER", "the format that VIEWER reads best: perfetto, speedscope, ...", false,
-	 false, "catapult speedscope perfetto firefox"},
+	 false,
+	 "catapult speedscope perfetto firefox inferno flamegraph.pl browser pprof go pyroscope "
+	 "parca"},
 	{'o', "output", "FILE", "write to FILE (- is standard output)", false},
 	FILTER_OPTIONS,
+	{0, "weight", "WHAT", "of folded: idle (waiting and scheduled), polling, blocked, cpu, ...",
+	 false, false, "idle waiting scheduled polling blocked cpu"},
 	{0, "lanes", "HOW", "task: a lane per task; packed: tasks share lanes; auto", false, false,
 	 "task packed auto"},
 	{0, "max-slices", "N", "write up to N slices", false},

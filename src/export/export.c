@@ -5,9 +5,18 @@
 
 #include <string.h>
 
+/* clang-format off */
 const struct export_ops *const export_formats[] = {
-	&export_chrome, &export_speedscope, &export_perfetto, &export_firefox, NULL,
+	&export_chrome,
+	&export_speedscope,
+	&export_perfetto,
+	&export_firefox,
+	&export_folded,
+	&export_flame,
+	&export_pprof,
+	NULL,
 };
+/* clang-format on */
 
 const struct export_ops *export_find(const char *name)
 {

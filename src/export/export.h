@@ -15,6 +15,16 @@
 #include <stdint.h>
 #include <stdio.h>
 
+/* What a stack's value is. */
+enum export_weight {
+	WEIGHT_IDLE = 0, /* waiting and scheduled */
+	WEIGHT_WAITING,
+	WEIGHT_SCHEDULED,
+	WEIGHT_POLLING,
+	WEIGHT_BLOCKED,
+	WEIGHT_CPU,
+};
+
 enum export_lanes { LANES_AUTO = 0, LANES_TASK, LANES_PACKED };
 
 struct export_options {
@@ -22,6 +32,7 @@ struct export_options {
 	enum export_lanes lanes;
 	uint64_t max_slices; /* 0: the format's default */
 	uint64_t max_lanes;  /* 0: the format's default */
+	unsigned weight;     /* enum export_weight, of formats with stacks of one value */
 	bool force;	     /* also beyond the ceiling of the viewers */
 	void (*progress)(void *ctx, uint64_t done, uint64_t total); /* may be NULL */
 	void *progress_ctx;
@@ -30,6 +41,8 @@ struct export_options {
 /* What came out, for the line that the command prints at its end. */
 struct export_summary {
 	uint64_t slices, flows, lanes, bytes;
+	uint64_t rows;	      /* of formats without lanes */
+	const char *row_name; /* "stacks"; NULL: it has lanes */
 	uint64_t cut_slices, cut_tasks;
 	char notice[256]; /* "" or what was cut and how to get it */
 };
@@ -39,7 +52,11 @@ struct export_ops {
 	const char *extension; /* ".json" */
 	const char *viewers;   /* for people: "Chrome's trace viewer" */
 	const char *reads;     /* words for --for, separated by spaces: "catapult" */
-	const char *begin;     /* of each of its files: such a file may be replaced by another */
+	/* Bytes that each of its files has at `begin_at`: such a file may be replaced by another.
+	 * NULL: none may. */
+	const char *begin;
+	size_t begin_len; /* 0: the text's */
+	size_t begin_at;
 	/* Writes all of it to `out`. The trace needs to be seekable if the format takes two passes.
 	 * -EPIPE when the reader of `out` has gone: not an error for the user. -EFBIG when the
 	 * result is beyond the viewers' ceiling and !force (nothing was written then). */

@@ -8,3 +8,6 @@ extern const struct export_ops export_chrome;
 extern const struct export_ops export_speedscope;
 extern const struct export_ops export_perfetto;
 extern const struct export_ops export_firefox;
+extern const struct export_ops export_folded;
+extern const struct export_ops export_flame;
+extern const struct export_ops export_pprof;

@@ -11,17 +11,21 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import browser  # noqa: E402
 import consumers  # noqa: E402
+import pages  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 # Formats by how the file is called.
-FORMATS = {".speedscope.json": "speedscope", ".pftrace": "perfetto", ".firefox.json": "firefox"}
+FORMATS = {".speedscope.json": "speedscope", ".pftrace": "perfetto", ".firefox.json": "firefox", ".folded": "folded",
+           ".flame.html": "flame", ".pprof": "pprof"}
 GOOD = ROOT / "tests" / "traces" / "good"
 
 
@@ -69,6 +73,7 @@ def export(pollux, tmp_path_factory):
 
     def run(trace, name, *options):
         out = folder / name
+        out.unlink(missing_ok=True)  # a file of text alone is not replaced
         form = next((form for end, form in FORMATS.items() if name.endswith(end)), "chrome")
         done = subprocess.run([pollux, "export", trace, "--format", form, "-o", out, *options],
                               capture_output=True, text=True, timeout=300)
@@ -87,6 +92,27 @@ def report(pollux):
         return json.loads(done.stdout)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def viewer_pages():
+    """The folder of the viewers' pages and of the npm packages."""
+    if not browser.find():
+        lacking("no chromium: the viewers are not tested")
+    missing = pages.missing()
+    if missing and not (pages.cache_dir() / "done").exists():
+        lacking(f"no {missing} to fetch the viewers with")
+    try:
+        return pages.fetch()
+    except RuntimeError as error:
+        lacking(f"the viewers could not be fetched: {error}")
+
+
+def picture(page, name):
+    folder = os.environ.get("POLLUX_TEST_PICTURES")
+    if folder:
+        time.sleep(1)
+        page.screenshot(pathlib.Path(folder) / name)
 
 
 @pytest.fixture(scope="session")

@@ -1,34 +1,11 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Exported files in the real viewers: Catapult (chrome://tracing) and Speedscope, in Chromium."""
 import json
-import os
-import pathlib
-import time
 
 import browser
 import pages
 import pytest
-from conftest import ROOT, lacking
-
-
-@pytest.fixture(scope="module")
-def viewer_pages():
-    if not browser.find():
-        lacking("no chromium: the viewers are not tested")
-    missing = pages.missing()
-    if missing and not (pages.cache_dir() / "done").exists():
-        lacking(f"no {missing} to fetch the viewers with")
-    try:
-        return pages.fetch()
-    except RuntimeError as error:
-        lacking(f"the viewers could not be fetched: {error}")
-
-
-def picture(page, name):
-    folder = os.environ.get("POLLUX_TEST_PICTURES")
-    if folder:
-        time.sleep(1)
-        page.screenshot(pathlib.Path(folder) / name)
+from conftest import ROOT, picture
 
 
 def load_in_catapult(page, server, path):
