@@ -19,6 +19,7 @@
 #include "causes/data.h"
 
 #include "base/hash.h"
+#include "base/units.h"
 #include "base/vec.h"
 
 #include <errno.h>
@@ -26,6 +27,10 @@
 #include <string.h>
 
 #define MAX_TREES 4096
+/* A wait for events that takes less found them there; without such a wait for less than this there is
+ * always a while: the runtime polls tasks in between. */
+#define LOOK_NS (100 * NSEC_PER_USEC)
+#define UNLOOKED_NS (100 * NSEC_PER_USEC)
 
 /* ---- places ---- */
 
@@ -395,15 +400,30 @@ static int on_task_end(void *ctx, struct tl_task *task)
 static void add_ready(struct causes *c, struct task_past *t, const struct tl_wait *wait)
 {
 	struct segment *s = add_segment(c, t, SEG_READY, wait->end_ns);
-	const struct thread_past *th;
+	struct thread_past *th;
 
 	if (!s)
 		return;
 	if (wait->thread != UINT32_MAX && (th = thread_of(c, wait->thread))) {
 		s->thread = wait->thread;
 		s->cause = th->head;
+		th->polling = true;
+		th->polling_kind = t->kind;
 	}
 	account(c, t, s);
+}
+
+/* What the thread does now that was to look for events. */
+static void add_unlooked(struct causes *c, const struct task_past *t, struct segment *s)
+{
+	const struct thread_past *th;
+
+	if (!t->unlooked.from_ns || !(th = thread_of(c, t->unlooked.thread)))
+		return;
+	s->unlooked_from_ns = t->unlooked.from_ns;
+	s->unlooked_to_ns = t->unlooked.to_ns;
+	s->cause = th->head;
+	s->kind = th->polling ? th->polling_kind : TRACE_KIND_NONE;
 }
 
 static void add_wait(struct causes *c, struct task_past *t, const struct tl_wait *wait)
@@ -428,6 +448,8 @@ static void add_wait(struct causes *c, struct task_past *t, const struct tl_wait
 		s->cause = t->cause;
 	}
 	s->thread = t->waker_thread;
+	if (s->woken_by == WB_IO || s->woken_by == WB_TIMER || s->woken_by == WB_DRIVER)
+		add_unlooked(c, t, s);
 	account(c, t, s);
 }
 
@@ -477,7 +499,7 @@ static int on_poll(void *ctx, const struct tl_poll *poll)
 
 	if (!t || !th)
 		return status(c);
-	th->driver = false;
+	th->driver = th->polling = false;
 	th->polls = true;
 	fill(c, t, poll->begin_ns);
 	add_off_cpu(c, t, poll->thread);
@@ -493,6 +515,12 @@ static int on_block(void *ctx, const struct tl_block *block)
 
 	if (!t || block->nonblocking)
 		return 0;
+	struct thread_past *th = thread_of(c, block->thread);
+
+	if (th) {
+		th->polling = true;
+		th->polling_kind = t->kind;
+	}
 	if (t->off_end_ns && t->off_begin_ns >= block->begin_ns)
 		t->off_end_ns = 0;
 	add_off_cpu(c, t, block->thread);
@@ -538,6 +566,28 @@ static int on_off_cpu(void *ctx, const struct tl_off_cpu *off)
 	return status(c);
 }
 
+/* A thread has waited for events. What it found at once may have been there since the look before. */
+static void note_look(struct causes *c, struct thread_past *th, const struct tl_park *park)
+{
+	const struct trace_thread *meta = trace_reader_thread(c->reader, park->thread);
+	struct last_look *last;
+
+	th->unlooked = (struct unlooked){0};
+	if (!meta || meta->process >= trace_reader_n_processes(c->reader))
+		return;
+	if (!GROW_ZERO(c->looks, meta->process, c->n_looks)) {
+		c->out_of_memory = true;
+		return;
+	}
+	last = &c->looks[meta->process];
+	if (last->end_ns && park->end_ns - park->begin_ns < LOOK_NS &&
+	    park->begin_ns > last->end_ns + UNLOOKED_NS)
+		th->unlooked = (struct unlooked){
+			.from_ns = last->end_ns, .to_ns = park->begin_ns, .thread = last->thread};
+	if (park->end_ns > last->end_ns)
+		*last = (struct last_look){.end_ns = park->end_ns, .thread = park->thread};
+}
+
 static int on_park(void *ctx, const struct tl_park *park)
 {
 	struct causes *c = ctx;
@@ -547,8 +597,11 @@ static int on_park(void *ctx, const struct tl_park *park)
 
 	if (!th)
 		return -ENOMEM;
+	th->polling = false;
 	th->driver = park->call == TB_EPOLL_WAIT || park->call == TB_EPOLL_PWAIT ||
 		     park->call == TB_EPOLL_PWAIT2;
+	if (th->driver)
+		note_look(c, th, park);
 	s = history_add(&c->history, &number);
 	if (!s)
 		return -ENOMEM;
@@ -569,6 +622,7 @@ static int on_wake(void *ctx, const struct tl_wake *wake)
 	if (!t || wake->task->state != TS_WAITING)
 		return 0;
 	t->cause = 0;
+	t->unlooked = (struct unlooked){0};
 	t->waker_kind = TRACE_KIND_NONE;
 	t->waker_thread = wake->thread;
 	if (wake->self) {
@@ -581,6 +635,8 @@ static int on_wake(void *ctx, const struct tl_wake *wake)
 	} else {
 		th = thread_of(c, wake->thread);
 		t->by_driver = th && th->driver;
+		if (t->by_driver)
+			t->unlooked = th->unlooked;
 		t->woken_by = th && (th->driver || th->polls) ? WB_DRIVER : WB_OUTSIDE;
 	}
 	return status(c);

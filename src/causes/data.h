@@ -18,6 +18,12 @@
 #include "trace/labels.h"
 #include "trace/waits_for.h"
 
+/* How long nobody looked for events. */
+struct unlooked {
+	uint64_t from_ns, to_ns; /* 0: not at all */
+	uint32_t thread;	 /* that had looked last before */
+};
+
 /* Where a task is, since the end of its last segment. */
 struct task_past {
 	uint64_t serial, number;
@@ -33,6 +39,7 @@ struct task_past {
 	uint32_t waker_kind, waker_thread;
 	enum woken_by woken_by;
 	bool by_driver; /* the thread had just waited for events */
+	struct unlooked unlooked;
 	/* Off its CPU within a poll, unless a call is reported that it was in. */
 	uint64_t off_begin_ns, off_end_ns;
 	uint16_t off_call;
@@ -43,6 +50,15 @@ struct thread_past {
 	uint64_t head; /* number of the newest segment on it */
 	bool driver;   /* its last park was a wait for events */
 	bool polls;    /* it polls tasks */
+	bool polling;  /* a poll that is open, of a task of this kind */
+	uint32_t polling_kind;
+	struct unlooked unlooked; /* before that park, which returned at once */
+};
+
+/* The last wait for events in a process. */
+struct last_look {
+	uint64_t end_ns; /* 0: none yet */
+	uint32_t thread;
 };
 
 /* What is known of a kind of tasks. */
@@ -67,6 +83,7 @@ struct shown_tree {
 	const struct tree *tree;
 	enum unit_type type;
 	uint64_t ns;
+	bool matters; /* it was asked for, or has much time; these come first */
 	struct slow_set slow;
 	struct cell *cells; /* of the slowest, by node */
 };
@@ -81,6 +98,8 @@ struct causes {
 	struct task_past *recent[N_RECENT_TASKS]; /* by serial, modulo N_RECENT_TASKS */
 	struct thread_past *threads;
 	size_t n_threads;
+	struct last_look *looks; /* by process */
+	size_t n_looks;
 	struct kind_past *kinds;
 	size_t n_kinds;
 	struct point *points; /* by place */

@@ -47,6 +47,9 @@ struct segment {
 	uint64_t before, thread_before; /* numbers; 0: none */
 	uint64_t cause;			/* number of the newest segment there; 0: none */
 	uint64_t resource;		/* SEG_WAIT: address of what it waits for; 0: not known */
+	/* SEG_WAIT that a driver ended: no thread looked for events from then to then; cause and kind
+	 * say what the one that was to look did. 0: one was looking. */
+	uint64_t unlooked_from_ns, unlooked_to_ns;
 	uint32_t kind;	 /* of the task that runs; SEG_WAIT, SEG_BIRTH: of the task of `cause` */
 	uint32_t thread; /* that runs it; SEG_READY: then; SEG_WAIT: on which the waker fired */
 	uint32_t place;	 /* SEG_WAIT: 1 + index; 0: not known */

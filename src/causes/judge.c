@@ -12,6 +12,7 @@
 #include <string.h>
 
 #define SLOWEST 0.01
+#define MATTERS 2000 /* a family that has less than this part of another's time does not */
 
 struct causes *causes_new(struct trace_reader *r, const struct causes_options *opt)
 {
@@ -54,6 +55,7 @@ void causes_free(struct causes *c)
 	free(c->shorts);
 	kind_labels_done(&c->labels);
 	free(c->threads);
+	free(c->looks);
 	free(c->kinds);
 	free(c->points);
 	for (size_t i = 0; i < c->n_shown; i++)
@@ -99,6 +101,8 @@ static int compare_shown(const void *a, const void *b)
 {
 	const struct shown_tree *x = a, *y = b;
 
+	if (x->matters != y->matters)
+		return x->matters ? -1 : 1;
 	if ((x->type == UNIT_PART) != (y->type == UNIT_PART))
 		return x->type == UNIT_PART ? 1 : -1;
 	if (x->ns != y->ns)
@@ -126,6 +130,18 @@ static int show_tree(struct causes *c, const struct tree *t)
 	};
 	s->cells = tree_slow_cells(t, type, &s->slow);
 	return s->cells ? 0 : -ENOMEM;
+}
+
+static void find_what_matters(struct causes *c)
+{
+	bool asked_for = c->opt.families || c->opt.tasks;
+	uint64_t most = 0;
+
+	for (size_t i = 0; i < c->n_shown; i++)
+		if (c->shown[i].ns > most)
+			most = c->shown[i].ns;
+	for (size_t i = 0; i < c->n_shown; i++)
+		c->shown[i].matters = asked_for || c->shown[i].ns >= most / MATTERS;
 }
 
 /* Kinds that are named together get names that differ. */
@@ -174,6 +190,7 @@ int causes_judge(struct causes *c)
 		return -ENOMEM;
 	while ((e = map_next(&c->trees, &pos)))
 		TRY(show_tree(c, e->value));
+	find_what_matters(c);
 	if (c->n_shown)
 		qsort(c->shown, c->n_shown, sizeof(*c->shown), compare_shown);
 	return make_names(c);

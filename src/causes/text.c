@@ -226,8 +226,11 @@ static void write_tree(const struct causes *c, struct buf *out, const struct sho
 void causes_text(const struct causes *c, struct buf *out)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT;
-	size_t n = c->opt.n_families && c->opt.n_families < c->n_shown ? c->opt.n_families
-								       : c->n_shown;
+	size_t n = 0;
+
+	while (n < c->n_shown && c->shown[n].matters &&
+	       (!c->opt.n_families || n < c->opt.n_families))
+		n++;
 
 	if (!n && !c->opt.families && !c->opt.tasks)
 		return;

@@ -35,7 +35,8 @@ enum node_type {
 	NT_IO,
 	NT_TIMER,
 	NT_DRIVER,
-	NT_OUTSIDE, /* a: index of the thread */
+	NT_UNLOOKED, /* no thread looked for events; below: what the one did that was to */
+	NT_OUTSIDE,  /* a: index of the thread */
 	NT_YIELD,
 	NT_NOT_TAKEN, /* ready, and no thread took it */
 	NT_CANCELLED, /* it waited until it was cancelled */

@@ -94,11 +94,19 @@ static void add_held(struct walk *w, uint32_t node, const struct segment *s, uin
 		add_to(w, held, NT_POLLED, 0, 0, ns);
 }
 
-static void walk_thread(struct walk *w, uint32_t node, uint64_t head, uint64_t a, uint64_t b)
+/* `open`: kind of the task in whose poll it was after its newest segment; TRACE_KIND_NONE: in none. */
+static void walk_thread(struct walk *w, uint32_t node, uint64_t head, uint32_t open, uint64_t a,
+			uint64_t b)
 {
 	enum unknown_reason why;
 	const struct segment *s = find(w, head, &why);
 
+	if (s && open != TRACE_KIND_NONE && s->end_ns < b) {
+		uint64_t from = later(a, s->end_ns);
+
+		add_to(w, child(w, node, NT_HELD, open, 0), NT_POLLED, 0, 0, b - from);
+		b = from;
+	}
 	while (b > a) {
 		if (!s) {
 			add_unknown(w, node, why, b - a);
@@ -151,7 +159,7 @@ static void add_segment(struct walk *w, uint32_t node, const struct segment *s, 
 		if (s->thread == UINT32_MAX)
 			add_to(w, node, NT_NOT_TAKEN, 0, 0, b - a);
 		else
-			walk_thread(w, node, s->cause, a, b);
+			walk_thread(w, node, s->cause, TRACE_KIND_NONE, a, b);
 		break;
 	case SEG_WAIT:
 		walk_wait(w, child(w, node, NT_WAIT, 0, s->place), s, a, b);
@@ -244,6 +252,22 @@ static void walk_lock(struct walk *w, uint32_t node, const struct segment *s, ui
 	}
 }
 
+/* A driver ended the wait: what it waited for had come, at the latest, when a thread looked for it, and
+ * at the earliest when one had looked before. */
+static void walk_driver(struct walk *w, uint32_t node, const struct segment *s, enum node_type type,
+			uint64_t a, uint64_t b)
+{
+	uint64_t from = later(a, s->unlooked_from_ns),
+		 to = s->unlooked_to_ns < b ? s->unlooked_to_ns : b;
+
+	if (from >= to) {
+		add_to(w, node, type, 0, 0, b - a);
+		return;
+	}
+	add_to(w, node, type, 0, 0, from - a + (b - to));
+	walk_thread(w, child(w, node, NT_UNLOOKED, 0, 0), s->cause, s->kind, from, to);
+}
+
 static void walk_wait(struct walk *w, uint32_t node, const struct segment *s, uint64_t a,
 		      uint64_t b)
 {
@@ -264,13 +288,13 @@ static void walk_wait(struct walk *w, uint32_t node, const struct segment *s, ui
 		w->depth--;
 		return;
 	case WB_IO:
-		add_to(w, node, NT_IO, 0, 0, b - a);
+		walk_driver(w, node, s, NT_IO, a, b);
 		return;
 	case WB_TIMER:
-		add_to(w, node, NT_TIMER, 0, 0, b - a);
+		walk_driver(w, node, s, NT_TIMER, a, b);
 		return;
 	case WB_DRIVER:
-		add_to(w, node, NT_DRIVER, 0, 0, b - a);
+		walk_driver(w, node, s, NT_DRIVER, a, b);
 		return;
 	case WB_OUTSIDE:
 		add_to(w, node, NT_OUTSIDE, s->thread, 0, b - a);

@@ -180,6 +180,9 @@ static void node_text(const struct causes *c, struct buf *out, const struct tree
 	case NT_DRIVER:
 		buf_str(out, "for a timer or I/O");
 		break;
+	case NT_UNLOOKED:
+		buf_str(out, "no thread looked for timers and I/O");
+		break;
 	case NT_OUTSIDE:
 		buf_str(out, "for ");
 		thread_text(c, out, n->a);
@@ -238,6 +241,7 @@ const char *words_type(const struct tree *t, uint32_t node)
 		[NT_IO] = "io",
 		[NT_TIMER] = "timer",
 		[NT_DRIVER] = "timer_or_io",
+		[NT_UNLOOKED] = "not_looked_for",
 		[NT_OUTSIDE] = "thread",
 		[NT_YIELD] = "yielded",
 		[NT_NOT_TAKEN] = "not_taken",

@@ -8,6 +8,7 @@
 #include "trace/trace.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -139,4 +140,25 @@ bool input_is_file(const char *path)
 	struct stat st;
 
 	return strncmp(path, "/dev/", 5) != 0 && stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+int input_check_own(const struct trace_reader *reader, const char *const *own, struct error *err)
+{
+	for (; own && *own; own++) {
+		const struct trace_place *p;
+		const struct trace_frame *f;
+		bool found = false;
+
+		for (uint32_t i = 0; !found && (p = trace_reader_place(reader, i)); i++)
+			found = p->function && trace_names_crate(p->function, *own);
+		for (uint32_t i = 0; !found && (f = trace_reader_frame(reader, i)); i++)
+			found = f->function && trace_names_crate(f->function, *own);
+		if (!found)
+			return error_set(
+				err, -ENOENT,
+				"no function of a crate '%s' is among the await points and "
+				"stacks of the trace",
+				*own);
+	}
+	return 0;
 }

@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 
 struct trace_process;
+struct trace_reader;
 
 /* The only operand, or the newest trace in this folder, named on stderr; for free(). 0, or what the
  * verb returns after wrong use. */
@@ -15,3 +16,6 @@ bool input_is_pid(const char *word);
 bool input_is_file(const char *path);
 /* A recorded process still runs; for report_options.lives. */
 bool input_lives(void *ctx, const struct trace_process *p);
+/* After a trace was read: -ENOENT, with a sentence, if there is nothing of a crate of `own` (NULL or
+ * NULL-terminated), which would be as none, without a word. */
+int input_check_own(const struct trace_reader *reader, const char *const *own, struct error *err);

@@ -69,28 +69,6 @@ static int make_machines(struct trace_reader *reader, const struct report_option
 	return 0;
 }
 
-/* An --own of which there is nothing would be as none, without a word. */
-static int check_own(const struct trace_reader *reader, const char *const *own, struct error *err)
-{
-	for (; own && *own; own++) {
-		const struct trace_place *p;
-		const struct trace_frame *f;
-		bool found = false;
-
-		for (uint32_t i = 0; !found && (p = trace_reader_place(reader, i)); i++)
-			found = p->function && trace_names_crate(p->function, *own);
-		for (uint32_t i = 0; !found && (f = trace_reader_frame(reader, i)); i++)
-			found = f->function && trace_names_crate(f->function, *own);
-		if (!found)
-			return error_set(
-				err, -ENOENT,
-				"no function of a crate '%s' is among the await points and "
-				"stacks of the trace",
-				*own);
-	}
-	return 0;
-}
-
 static int make_report(struct trace_reader *reader, const struct report_options *opt, bool json,
 		       struct buf *out, struct error *err)
 {
@@ -101,7 +79,7 @@ static int make_report(struct trace_reader *reader, const struct report_options 
 	const char *why;
 	if (report_empty(rep) && trace_reader_truncated(reader, &why))
 		r = error_set(err, -EBADMSG, "%s", why);
-	else if ((r = check_own(reader, opt->own, err)) < 0)
+	else if ((r = input_check_own(reader, opt->own, err)) < 0)
 		;
 	else if (json)
 		report_json(rep, out);

@@ -102,6 +102,8 @@ static int judge(const struct cli_args *args, struct trace_reader *reader, const
 		rc = error_set(err, -ENOMEM, "out of memory");
 	if (rc == 0 && report_empty(a.rep) && trace_reader_truncated(reader, &why))
 		rc = error_set(err, -EBADMSG, "%s", why);
+	if (rc == 0)
+		rc = input_check_own(reader, opt.own, err);
 	if (rc < 0)
 		answer_free(&a);
 	*ret = a;

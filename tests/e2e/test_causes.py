@@ -154,6 +154,7 @@ def test_text(pollux, trace_of_all):
     assert "causes::lock::lock_client: 1 task" in text and "held by lock::second_holder" in text, text
     none = driver.run(pollux, "why", trace_of_all, "--family=nobody").stdout
     assert "no unit of one was seen" in none
+    assert driver.run(pollux, "why", trace_of_all, "--own=nobody").returncode == 1
     for wrong in ("--unit=day", "--slowest=1", "--slowest=0%", "--slowest=101%", "--slowest=x"):
         assert driver.run(pollux, "why", trace_of_all, wrong).returncode == 2
 
@@ -177,12 +178,17 @@ def test_demo(pollux, tmp_path):
             time.sleep(1)
             done = driver.record_a_while(pollux, server.pid, trace, "3")
             assert done.returncode == 0, done.stderr
+            live = driver.run(pollux, "why", server.pid, "-d", "1", "--unit=round")
         finally:
             load.kill()
             load.wait()
     finally:
         server.kill()
         server.wait()
+    # A program that runs has them, too, below its findings.
+    text = live.stdout
+    assert live.returncode == 0, live.stderr
+    assert text.index("What stands out") < text.index("Where the time went") < text.index("shop::serve_connection: "), text
     found = causes_of(pollux, trace, "--unit", "round", "--family", "serve_connection")
     served = found["shop::serve_connection", None]
     slowest = served["slowest"]["sum"]

@@ -311,6 +311,122 @@ static void test_driver(void **state)
 	       "    for thread worker 90\n");
 }
 
+#define US 1000ull
+
+/* The event may have come while no thread looked: the one that had looked last was in a poll. */
+static void unlooked(struct recording *rec, unsigned looks)
+{
+	worker(rec, 0);
+	worker(rec, 1);
+	spawn(rec, 900 * US, 1, K_OTHER, 2);
+	spawn(rec, 1000 * US, 0, K_TASK, 1);
+	poll(rec, 1000 * US, 2000 * US, 0, K_TASK, 1, TO_PENDING, P_SOCKET);
+	poll(rec, 2000 * US, 2100 * US, 0, K_OTHER, 2, TO_PENDING, P_SLEEP);
+	park(rec, 2100 * US, 10000 * US, 0, TB_EPOLL_WAIT);
+	wake(rec, 10000 * US, 0, K_OTHER, 2);
+	begin(rec, 10000 * US, 0, K_OTHER, 2);
+	block(rec, 15000 * US, 55000 * US, 0, TB_NANOSLEEP);
+	if (!looks)
+		end(rec, 60000 * US, 0, K_OTHER, 2, TO_READY, 0);
+	park(rec, 61000 * US, 61010 * US, looks, TB_EPOLL_WAIT);
+	wake(rec, 61010 * US, looks, K_TASK, 1);
+	poll(rec, 61010 * US, 61020 * US, looks, K_TASK, 1, TO_READY, 0);
+}
+
+static void test_unlooked(void **state)
+{
+	(void)state;
+	RECORD(rec);
+	unlooked(rec, 0);
+	expect(rec, CU_TASK, K_TASK,
+	       "app::task 60020000\n"
+	       "  polled 1010000\n"
+	       "  waiting for net::tcp::readable at m.rs:30 app::c 59010000\n"
+	       "    for I/O 8010000\n"
+	       "    no thread looked for timers and I/O 51000000\n"
+	       "      its thread was between polls 1000000\n"
+	       "      its thread was busy with other 50000000\n"
+	       "        polled 10000000\n"
+	       "        in nanosleep 40000000\n");
+
+	/* Another thread looks, while that poll goes on. */
+	RECORD(more);
+	unlooked(more, 1);
+	expect(more, CU_TASK, K_TASK,
+	       "app::task 60020000\n"
+	       "  polled 1010000\n"
+	       "  waiting for net::tcp::readable at m.rs:30 app::c 59010000\n"
+	       "    for I/O 8010000\n"
+	       "    no thread looked for timers and I/O 51000000\n"
+	       "      its thread was busy with other 51000000\n"
+	       "        polled 11000000\n"
+	       "        in nanosleep 40000000\n");
+}
+
+/* With --sched: without a CPU, asleep in a call that is not recorded otherwise, and in one that is. */
+static void test_sched(void **state)
+{
+	RECORD(rec);
+	(void)state;
+	worker(rec, 0);
+	spawn(rec, 100, 0, K_TASK, 1);
+	begin(rec, 100, 0, K_TASK, 1);
+	at(rec, 130, 0, TE_OFF_CPU, TX_PREEMPTED, TRACE_KIND_NONE, 0, 20);
+	at(rec, 150, 0, TE_OFF_CPU, TX_SLEEPING, TRACE_KIND_NONE, 1, 10);  /* read */
+	at(rec, 179, 0, TE_OFF_CPU, TX_SLEEPING, TRACE_KIND_NONE, 36, 18); /* nanosleep */
+	block(rec, 160, 180, 0, TB_NANOSLEEP);
+	end(rec, 200, 0, K_TASK, 1, TO_READY, 0);
+	spawn(rec, 200, 1, K_OTHER, 2);
+	at(rec, 240, 0, TE_OFF_CPU, TX_PREEMPTED, TRACE_KIND_NONE, 0, 30);
+	poll(rec, 250, 260, 0, K_OTHER, 2, TO_READY, 0);
+	expect(rec, CU_TASK, K_TASK,
+	       "app::task 100\n"
+	       "  polled 50\n"
+	       "  without a CPU (preempted) 20\n"
+	       "  off the CPU, in read 10\n"
+	       "  in nanosleep 20\n");
+	expect(rec, CU_TASK, K_OTHER,
+	       "app::other 60\n"
+	       "  ready, not polled 50\n"
+	       "    its thread was between polls 20\n"
+	       "    its thread had no CPU 30\n"
+	       "  polled 10\n");
+}
+
+/* A waiting task that is cancelled, one that yields, one that still waits at the end. */
+static void test_ends(void **state)
+{
+	RECORD(rec);
+	(void)state;
+	worker(rec, 0);
+	spawn(rec, 10, 0, K_TASK, 1);
+	poll(rec, 10, 20, 0, K_TASK, 1, TO_PENDING, P_CHANNEL);
+	at(rec, 70, 0, TE_CANCEL, TO_CANCELLED, K_TASK, 1, 0);
+	spawn(rec, 70, 0, K_OTHER, 2);
+	begin(rec, 70, 0, K_OTHER, 2);
+	at(rec, 75, 0, TE_WAKE, TW_RUNNING, K_OTHER, 2, 0);
+	end(rec, 80, 0, K_OTHER, 2, TO_PENDING, P_CHANNEL);
+	poll(rec, 85, 90, 0, K_OTHER, 2, TO_READY, 0);
+	spawn(rec, 90, 0, K_THIRD, 3);
+	poll(rec, 90, 95, 0, K_THIRD, 3, TO_PENDING, P_JOIN);
+	park(rec, 95, 195, 0, TB_EPOLL_WAIT);
+	expect(rec, CU_TASK, K_TASK,
+	       "app::task 60\n"
+	       "  polled 10\n"
+	       "  waiting for mpsc::recv at m.rs:40 app::d 50\n"
+	       "    until it was cancelled 50\n");
+	expect(rec, CU_TASK, K_OTHER,
+	       "app::other 20\n"
+	       "  polled 15\n"
+	       "  ready, not polled 5\n"
+	       "    its thread was between polls 5\n");
+	expect(rec, CU_TASK, K_THIRD,
+	       "app::third 105\n"
+	       "  polled 5\n"
+	       "  waiting for task::JoinHandle<()> at m.rs:50 app::e 100\n"
+	       "    still, at the end 100\n");
+}
+
 /* ---- tasks that wait for tasks ---- */
 
 /* A message through three tasks: what each did since the first began to wait. */
@@ -705,13 +821,15 @@ static void test_torture(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_polls),	 cmocka_unit_test(test_ready),
-		cmocka_unit_test(test_driver),	 cmocka_unit_test(test_chain),
-		cmocka_unit_test(test_lock),	 cmocka_unit_test(test_lock_by_place),
-		cmocka_unit_test(test_blocking), cmocka_unit_test(test_spawner),
-		cmocka_unit_test(test_rounds),	 cmocka_unit_test(test_handler),
-		cmocka_unit_test(test_lost),	 cmocka_unit_test(test_window),
-		cmocka_unit_test(test_slowest),	 cmocka_unit_test(test_torture),
+		cmocka_unit_test(test_polls),	      cmocka_unit_test(test_ready),
+		cmocka_unit_test(test_driver),	      cmocka_unit_test(test_unlooked),
+		cmocka_unit_test(test_sched),	      cmocka_unit_test(test_ends),
+		cmocka_unit_test(test_chain),	      cmocka_unit_test(test_lock),
+		cmocka_unit_test(test_lock_by_place), cmocka_unit_test(test_blocking),
+		cmocka_unit_test(test_spawner),	      cmocka_unit_test(test_rounds),
+		cmocka_unit_test(test_handler),	      cmocka_unit_test(test_lost),
+		cmocka_unit_test(test_window),	      cmocka_unit_test(test_slowest),
+		cmocka_unit_test(test_torture),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
