@@ -26,7 +26,13 @@ static int parse_port(const struct cli_args *args, uint16_t *ret)
 
 static int run(const struct cli_args *args, struct error *err)
 {
-	struct view_options opt = {.open = !cli_flag(args, "no-open")};
+	static char label[] = "indexing";
+	struct view_options opt = {
+		.open = !cli_flag(args, "no-open"),
+		.progress = cli_progress,
+		.progress_ctx = label,
+		.progress_done = cli_progress_done,
+	};
 	_cleanup_free_ char *input = NULL;
 
 	int r = parse_port(args, &opt.port);

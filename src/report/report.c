@@ -661,6 +661,11 @@ int report_make(struct trace_reader *r, const struct report_options *opt,
 	return 0;
 }
 
+void report_totals(const struct report *rep, struct timeline_totals *ret)
+{
+	*ret = rep->totals;
+}
+
 bool report_empty(const struct report *rep)
 {
 	return !rep->totals.n_events && !trace_reader_n_moments(rep->reader);

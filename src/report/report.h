@@ -43,6 +43,8 @@ struct report_options {
 int report_make(struct trace_reader *r, const struct report_options *opt,
 		struct report **ret_report, struct error *err);
 void report_free(struct report *rep);
+/* What the timeline counted. */
+void report_totals(const struct report *rep, struct timeline_totals *ret);
 /* "poll", "max", "delay", ... into the enum; -EINVAL. */
 int report_parse_sort(const char *s, enum report_sort *ret_sort);
 /* "handler", "task", "both" into the enum; -EINVAL. */

@@ -2,6 +2,8 @@
 /* The numbers of the file format, as specified in docs/trace-format.md. Private to this module. */
 #pragma once
 
+#include "trace/crc32c.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -117,5 +119,3 @@ static inline uint64_t plx_max_index(uint64_t offset)
 {
 	return offset / PLX_MIN_RECORD_BYTES;
 }
-
-uint32_t plx_crc32c(const void *data, size_t len);

@@ -13,6 +13,7 @@
 #include "trace/trace.h"
 
 #include "base/buf.h"
+#include "base/cursor.h"
 #include "base/file.h"
 #include "base/map.h"
 #include "base/text.h"
@@ -30,6 +31,7 @@
 #include <unistd.h>
 
 #define INPUT_BYTES (256u << 10)
+#define TABLES_BYTES (4u << 10)
 /* A trace whose moments are larger than this, as they are kept or as they are read, is a hostile
  * one. */
 #define MAX_KEPT_BYTES ((uint64_t)256 << 20)
@@ -58,6 +60,10 @@ struct trace_reader {
 	uint64_t moments_read_to;		 /* as meta_read_to */
 	uint64_t moment_bytes, moment_raw_bytes; /* kept of all, and to be read */
 	bool tables_only;
+	void (*watch)(void *ctx, const struct trace_chunk *chunk);
+	void *watch_ctx;
+	const uint64_t *picks; /* offsets of the chunks that are read; NULL: all */
+	size_t n_picks, pick_at;
 
 	const struct trace_event *run, *run_end;
 	bool giving, ended, forced;
@@ -94,7 +100,8 @@ static ssize_t read_bytes(struct trace_reader *r, void *ret, size_t len)
 			left -= part;
 			continue;
 		}
-		ssize_t n = read(r->fd, r->in, sizeof(r->in));
+		/* Between what is passed over there is little. */
+		ssize_t n = read(r->fd, r->in, r->tables_only ? TABLES_BYTES : sizeof(r->in));
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
@@ -253,6 +260,11 @@ void trace_reader_free(struct trace_reader *r)
 	free(r);
 }
 
+int trace_reader_fd(const struct trace_reader *r)
+{
+	return r->fd;
+}
+
 /* ---- chunks ---- */
 
 static void end(struct trace_reader *r, const char *cut)
@@ -324,6 +336,20 @@ static int take_moment(struct trace_reader *r, struct merge_chunk *chunk)
 	return 0;
 }
 
+static void tell_watch(const struct trace_reader *r, const struct merge_chunk *c)
+{
+	struct trace_chunk told = {.offset = c->offset};
+	struct cursor at;
+
+	cursor_init(&at, c->payload, c->size);
+	uint64_t thread = cursor_uleb(&at), n = cursor_uleb(&at);
+	told.first_ns = cursor_u64(&at);
+	told.thread = (uint32_t)thread;
+	told.n = (uint32_t)n;
+	if (cursor_ok(&at) && thread <= PLX_MAX_INDEX && n <= PLX_MAX_EVENTS)
+		r->watch(r->watch_ctx, &told);
+}
+
 /* Takes the chunk. */
 static int take_payload(struct trace_reader *r, enum plx_chunk_type type, struct merge_chunk *chunk)
 {
@@ -335,6 +361,8 @@ static int take_payload(struct trace_reader *r, enum plx_chunk_type type, struct
 		code = take_moment(r, chunk);
 		chunk = NULL;
 	} else if (type == PLX_EVENTS && !r->tables_only) {
+		if (r->watch)
+			tell_watch(r, chunk);
 		code = merge_add(r->merge, chunk);
 		chunk = NULL;
 		if (code == 0 && merge_full(r->merge)) {
@@ -360,10 +388,36 @@ static int take_payload(struct trace_reader *r, enum plx_chunk_type type, struct
 	return code;
 }
 
+static int seek(struct trace_reader *r, uint64_t offset)
+{
+	if (offset > INT64_MAX || lseek(r->fd, (off_t)offset, SEEK_SET) < 0)
+		return offset > INT64_MAX ? -EINVAL : -errno;
+	r->offset = offset;
+	r->in_at = r->in_n = 0;
+	return 0;
+}
+
+/* Passes over a payload that is not needed; false: it is to be read. */
+static bool skip_payload(struct trace_reader *r, uint32_t size)
+{
+	uint64_t here = r->offset, buffered = r->in_n - r->in_at;
+
+	if (!r->total_bytes || size <= buffered)
+		return false;
+	return seek(r, here + size) == 0;
+}
+
 /* Reads one chunk: 0 (which may be the end), negative errno. */
 static int read_chunk(struct trace_reader *r, struct error *err)
 {
 	struct plx_chunk_header h;
+
+	if (r->picks && r->pick_at == r->n_picks) {
+		end(r, NULL);
+		return 0;
+	}
+	if (r->picks && seek(r, r->picks[r->pick_at++]) < 0)
+		return error_sys(err, -EIO, "cannot read the trace");
 	uint64_t offset = r->offset;
 
 	ssize_t n = read_bytes(r, &h, sizeof(h));
@@ -386,6 +440,10 @@ static int read_chunk(struct trace_reader *r, struct error *err)
 		end(r, "within a chunk");
 		return 0;
 	}
+	if (r->picks && h.type != PLX_EVENTS)
+		return 0;
+	if (r->tables_only && h.type == PLX_EVENTS && skip_payload(r, h.size))
+		return 0;
 	struct merge_chunk *chunk = malloc(sizeof(*chunk) + h.size + DECODER_SLACK);
 	if (!chunk)
 		return error_set(err, -ENOMEM, "out of memory for a chunk of the trace");
@@ -472,16 +530,9 @@ bool trace_reader_may_wait(const struct trace_reader *r)
 	return r->run == r->run_end;
 }
 
-int trace_reader_rewind(struct trace_reader *r, struct error *err)
+static void begin_again(struct trace_reader *r)
 {
-	if (lseek(r->fd, 0, SEEK_CUR) < 0 || lseek(r->fd, r->header_bytes, SEEK_SET) < 0)
-		return errno == ESPIPE
-			       ? error_set(err, -ESPIPE,
-					   "the trace is read more than once: give a file, not a "
-					   "pipe")
-			       : error_sys(err, -errno, "cannot read the trace a second time");
 	merge_clear(r->merge);
-	r->offset = r->header_bytes;
 	r->in_at = r->in_n = 0;
 	r->run = r->run_end = NULL;
 	r->giving = r->ended = r->forced = r->end_seen = false;
@@ -490,6 +541,46 @@ int trace_reader_rewind(struct trace_reader *r, struct error *err)
 	for (uint32_t i = 0; i < r->n_moments; i++)
 		r->moments[i].damaged = false;
 	r->cut = NULL;
+}
+
+int trace_reader_rewind(struct trace_reader *r, struct error *err)
+{
+	if (lseek(r->fd, 0, SEEK_CUR) < 0 || lseek(r->fd, r->header_bytes, SEEK_SET) < 0)
+		return errno == ESPIPE
+			       ? error_set(err, -ESPIPE,
+					   "the trace is read more than once: give a file, not a "
+					   "pipe")
+			       : error_sys(err, -errno, "cannot read the trace a second time");
+	r->picks = NULL;
+	begin_again(r);
+	r->offset = r->header_bytes;
+	return 0;
+}
+
+void trace_reader_watch_chunks(struct trace_reader *r,
+			       void (*watch)(void *ctx, const struct trace_chunk *chunk), void *ctx)
+{
+	r->watch = watch;
+	r->watch_ctx = ctx;
+}
+
+int trace_reader_pick(struct trace_reader *r, int fd, const uint64_t *offsets, size_t n,
+		      struct error *err)
+{
+	static const uint64_t none;
+
+	if (fd < 0 || lseek(fd, 0, SEEK_CUR) < 0) {
+		if (fd >= 0)
+			close(fd);
+		return error_set(err, -ESPIPE, "parts of a trace are read from a file only");
+	}
+	close(r->fd);
+	r->fd = fd;
+	begin_again(r);
+	r->tables_only = false;
+	r->picks = n ? offsets : &none;
+	r->n_picks = n;
+	r->pick_at = 0;
 	return 0;
 }
 

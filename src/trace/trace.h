@@ -80,6 +80,8 @@ int trace_reader_open(const char *path, struct trace_reader **ret_reader, struct
 /* The same from a file or a pipe that is open already. Takes the fd in every case. */
 int trace_reader_open_fd(int fd, struct trace_reader **ret_reader, struct error *err);
 void trace_reader_free(struct trace_reader *r);
+/* The descriptor that it reads, and closes. */
+int trace_reader_fd(const struct trace_reader *r);
 
 /* Next event in time order: 1 with *ret_event, 0 at the end, negative errno. Metadata that precedes
  * an event in the file is in the tables when the event is returned. */
@@ -138,6 +140,23 @@ bool trace_reader_moment_name(const struct trace_reader *r, uint32_t i, uint32_t
  * damaged of it counts as a damaged chunk, and the rest is there. */
 int trace_reader_moment(struct trace_reader *r, uint32_t process, enum moment_when when,
 			struct trace_moment *ret_moment, struct error *err);
+/* A chunk of events in the file. */
+struct trace_chunk {
+	uint64_t offset;   /* of its header */
+	uint64_t first_ns; /* from which its first event's time counts */
+	uint32_t thread;   /* index of its record */
+	uint32_t n;	   /* events, as the chunk says */
+};
+/* Tells of each chunk of events that is read from now on. */
+void trace_reader_watch_chunks(struct trace_reader *r,
+			       void (*watch)(void *ctx, const struct trace_chunk *chunk),
+			       void *ctx);
+/* Begins again with these chunks, by their offsets, and nothing else of the file: trace_reader_next() gives
+ * their events merged. `fd`: another descriptor of the same file, with a position of its own, taken in
+ * every case, in place of the one before. The offsets are the caller's until the end. What is no chunk
+ * of events is skipped. */
+int trace_reader_pick(struct trace_reader *r, int fd, const uint64_t *offsets, size_t n,
+		      struct error *err);
 /* In place of trace_reader_next(): reads to the end for the tables and moments only. */
 int trace_reader_skip_events(struct trace_reader *r, struct error *err);
 

@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "index/index.h"
 #include "trace/trace.h"
 #include "view/request.h"
 
@@ -18,6 +19,9 @@
 struct view_source {
 	const char *path; /* of the trace, for people */
 	int trace;	  /* descriptor; read only by what opens it again (view_reader()) */
+	bool live;	  /* it is still written */
+	struct index *index;
+	struct trace_reader *tables; /* that has read all but the events */
 };
 
 struct view_answer {
@@ -36,5 +40,17 @@ const struct view_answer *view_find_answer(const char *path);
 /* A reader of its own on the trace. */
 int view_reader(const struct view_source *v, struct trace_reader **ret, struct error *err);
 
+int answer_trace(const struct view_source *v, const struct request *q, struct buf *out,
+		 struct error *err);
+int answer_cells(const struct view_source *v, const struct request *q, struct buf *out,
+		 struct error *err);
+int answer_slices(const struct view_source *v, const struct request *q, struct buf *out,
+		  struct error *err);
+int answer_tasks(const struct view_source *v, const struct request *q, struct buf *out,
+		 struct error *err);
 int answer_report(const struct view_source *v, const struct request *q, struct buf *out,
 		  struct error *err);
+int answer_flame(const struct view_source *v, const struct request *q, struct buf *out,
+		 struct error *err);
+int answer_heat(const struct view_source *v, const struct request *q, struct buf *out,
+		struct error *err);

@@ -8,6 +8,9 @@
 #include <string.h>
 
 static const struct view_answer answers[] = {
+	{"api/trace", 20, 256, answer_trace},	  {"api/cells", 20, 128, answer_cells},
+	{"api/slices", 20, 512, answer_slices},	  {"api/tasks", 20, 512, answer_tasks},
+	{"api/flame", 20, 256, answer_flame},	  {"api/heat", 20, 128, answer_heat},
 	{"api/report", 600, 1024, answer_report},
 };
 

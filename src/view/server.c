@@ -17,6 +17,7 @@
 #include "view/answer.h"
 #include "view/assets.h"
 #include "view/open.h"
+#include "view/prepare.h"
 #include "view/request.h"
 #include "view/worker.h"
 
@@ -521,6 +522,8 @@ static void server_done(struct server *s)
 		event_base_free(s->base);
 	if (s->source.trace >= 0)
 		close(s->source.trace);
+	trace_reader_free(s->source.tables);
+	index_free(s->source.index);
 }
 
 static int catch_signals(struct server *s, struct error *err)
@@ -535,14 +538,29 @@ static int catch_signals(struct server *s, struct error *err)
 	return 0;
 }
 
-/* What is to be seen at once, before any browser asks. */
-static int check_trace(const struct server *s, struct error *err)
+/* What the answers are made from; it costs time once. */
+static int open_trace(struct view_source *v, const struct view_options *opt, struct error *err)
 {
-	struct trace_reader *reader;
+	struct view_progress progress = {opt->progress, opt->progress_ctx};
+	bool built;
 
-	TRY(view_reader(&s->source, &reader, err));
-	trace_reader_free(reader);
-	return 0;
+	v->trace = file_open(opt->path, 0, err);
+	if (v->trace < 0)
+		return v->trace;
+	/* First of all, that it is a trace. */
+	TRY(view_reader(v, &v->tables, err));
+	int code = view_prepare(opt->path, v->trace, &progress, &v->index, &built, err);
+	if (built && opt->progress_done)
+		opt->progress_done();
+	return code < 0 ? code : trace_reader_skip_events(v->tables, err);
+}
+
+static int start_serving(struct server *s, const struct view_options *opt, struct error *err)
+{
+	TRY(open_trace(&s->source, opt, err));
+	TRY(make_token(s, err));
+	TRY(listen_at(s, opt->port, err));
+	return catch_signals(s, err);
 }
 
 int view_serve(const struct view_options *opt, struct error *err)
@@ -551,14 +569,7 @@ int view_serve(const struct view_options *opt, struct error *err)
 	_cleanup_buf_ struct buf url = BUF_INIT;
 
 	s.waiting_last = &s.waiting;
-	s.source.trace = file_open(opt->path, 0, err);
-	int ret = s.source.trace < 0 ? s.source.trace : check_trace(&s, err);
-	if (ret == 0)
-		ret = make_token(&s, err);
-	if (ret == 0)
-		ret = listen_at(&s, opt->port, err);
-	if (ret == 0)
-		ret = catch_signals(&s, err);
+	int ret = start_serving(&s, opt, err);
 	if (ret == 0) {
 		buf_printf(&url, "http://127.0.0.1:%u/%s/", s.gate.port, s.token);
 		printf("%s\n", url.data ? url.data : "");

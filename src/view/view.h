@@ -8,9 +8,12 @@
 #include <stdint.h>
 
 struct view_options {
-	const char *path; /* of the trace */
-	uint16_t port;	  /* 0: one that is free */
-	bool open;	  /* in the browser */
+	const char *path;					    /* of the trace */
+	uint16_t port;						    /* 0: one that is free */
+	bool open;						    /* in the browser */
+	void (*progress)(void *ctx, uint64_t done, uint64_t total); /* of the index; may be NULL */
+	void *progress_ctx;
+	void (*progress_done)(void);
 };
 
 /* Serves until SIGINT, SIGTERM or SIGHUP; prints the address on stdout. 0 or negative errno. */

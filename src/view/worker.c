@@ -125,7 +125,7 @@ static void run(int fd, const struct view_source *source, const struct view_answ
 static void run(int fd, const struct view_source *source, const struct view_answer *answer,
 		const struct request *request)
 {
-	int kept[] = {fd, source->trace};
+	int kept[] = {fd, source->trace, index_fd(source->index), trace_reader_fd(source->tables)};
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	/* Ctrl-C is the server's, which ends its children. */

@@ -3,6 +3,8 @@
 import contextlib
 import http.client
 import json
+import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -19,9 +21,9 @@ BAD = ROOT / "tests" / "traces" / "bad"
 class Server:
     """A pollux view that has printed its address."""
 
-    def __init__(self, pollux, trace, *options):
+    def __init__(self, pollux, trace, *options, env=None):
         self.process = subprocess.Popen([pollux, "view", "--no-open", *options, trace], stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE, text=True)
+                                        stderr=subprocess.PIPE, text=True, env=env)
         self.url = self.process.stdout.readline().strip()
         where = urllib.parse.urlsplit(self.url)
         self.port, self.page = where.port, where.path
@@ -50,8 +52,8 @@ class Server:
 
 
 @contextlib.contextmanager
-def serving(pollux, trace, *options):
-    server = Server(pollux, trace, *options)
+def serving(pollux, trace, *options, env=None):
+    server = Server(pollux, trace, *options, env=env)
     try:
         yield server
     finally:
@@ -60,8 +62,24 @@ def serving(pollux, trace, *options):
 
 
 @pytest.fixture(scope="module")
-def server(pollux):
-    with serving(pollux, GOOD / "small.plx") as one:
+def folder(tmp_path_factory):
+    """Of traces, next to which pollux puts their indexes."""
+    path = tmp_path_factory.mktemp("view")
+    for trace in [*GOOD.glob("*.plx"), *BAD.glob("*.plx")]:
+        shutil.copy(trace, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def server(pollux, folder):
+    with serving(pollux, folder / "small.plx") as one:
+        yield one
+        assert one.end() == (0, "")
+
+
+@pytest.fixture(scope="module")
+def requests(pollux, folder):
+    with serving(pollux, folder / "requests.plx") as one:
         yield one
         assert one.end() == (0, "")
 
@@ -164,23 +182,24 @@ def test_a_wrong_query_is_refused(server, query):
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_it_ends_with_its_answers(pollux, how):
-    with serving(pollux, GOOD / "small.plx") as one:
+def test_it_ends_with_its_answers(pollux, folder, how):
+    with serving(pollux, folder / "small.plx") as one:
         with socket.create_connection(("127.0.0.1", one.port), 20) as plain:
             plain.sendall(f"GET {one.page}api/report HTTP/1.1\r\nHost: 127.0.0.1:{one.port}\r\n\r\n".encode())
             assert one.end(how) == (0, "")
 
 
 @pytest.mark.parametrize("trace", sorted(BAD.glob("*.plx")), ids=lambda path: path.stem)
-def test_a_damaged_trace_ends_no_server(pollux, trace):
-    with serving(pollux, trace) as one:
+def test_a_damaged_trace_ends_no_server(pollux, folder, trace):
+    with serving(pollux, folder / trace.name) as one:
         if not one.url:
             code, errors = one.process.wait(60), one.process.stderr.read()
             assert code == 1 and errors.startswith("pollux: cannot show ")
             return
-        for path in ("api/report",):
+        for path in ("api/trace", "api/report", "api/cells", "api/slices?lane=0", "api/tasks?lane=0", "api/flame",
+                     "api/flame?kind=cpu", "api/heat"):
             status, _, body = one.ask(path)
-            assert status in (200, 404, 500) and json.loads(body)
+            assert status in (200, 400, 404, 500) and json.loads(body), path
         assert one.ask("")[0] == 200
         assert one.end()[0] == 0
 
@@ -188,3 +207,166 @@ def test_a_damaged_trace_ends_no_server(pollux, trace):
 def test_a_pipe_is_no_trace_to_view(pollux):
     result = subprocess.run([pollux, "view", "--no-open", "-"], capture_output=True, text=True, check=False)
     assert result.returncode == 2 and "give a file" in result.stderr
+
+
+def test_the_lanes_are_the_threads_and_families_of_the_report(requests):
+    trace, report = requests.json("api/trace"), requests.json("api/report")
+    assert trace["format"] == 1 and trace["file"] == "requests.plx" and trace["events"] == report["events"]
+    assert trace["truncated"] is None and not trace["live"]
+    families = {lane["family"]: lane for lane in trace["lanes"] if lane["kind"] == "family"}
+    assert {family["kind"]: (family["role"], family["tasks"], family["polls"]) for family in report["families"]} == \
+        {kind: (lane["role"], lane["tasks"], lane["polls"]) for kind, lane in families.items()}
+    threads = {lane["tid"]: lane for lane in trace["lanes"] if lane["kind"] == "thread"}
+    for worker in report["workers"]:
+        assert threads[worker["tid"]]["polls"] == worker["polls"]
+    assert [lane["id"] for lane in trace["lanes"]] == list(range(len(trace["lanes"])))
+
+
+@pytest.mark.parametrize("n", [1, 7, 100, 4096])
+def test_the_cells_add_up_to_the_report(requests, n):
+    trace, report = requests.json("api/trace"), requests.json("api/report")
+    cells = requests.json(f"api/cells?n={n}")
+    assert cells["n"] <= max(n, 1) and cells["from"] == 0 and cells["to"] == cells["n"] * cells["cell_ns"] > trace["span_ns"]
+    for lane in trace["lanes"]:
+        values = cells["lanes"][str(lane["id"])]
+        assert all(len(series) == cells["n"] for series in values.values())
+        total = {name: sum(series) for name, series in values.items()}
+        if lane["kind"] == "thread":
+            for worker in report["workers"]:
+                if worker["tid"] == lane["tid"]:
+                    assert [total.get(name, 0) for name in ("polling_ns", "parked_ns", "blocked_ns", "polls")] == \
+                        [worker[name] for name in ("busy_ns", "parked_ns", "blocked_ns", "polls")]
+        else:
+            family = next(f for f in report["families"] if f["kind"] == lane["family"])
+            assert [total.get(name, 0) for name in ("waiting_ns", "ready_ns", "blocked_ns", "polls")] == \
+                [family[name] for name in ("waiting_ns", "scheduled_ns", "blocked_ns", "polls")]
+            assert total.get("polling_ns", 0) == family["poll_ns"]["sum"]
+            assert max(values["longest_ns"], default=0) == family["poll_ns"]["max"]
+    assert cells["causes"] and all(cause["function"] for cause in cells["causes"])
+
+
+def test_the_flame_graph_has_the_waiting_of_the_report(requests):
+    trace, report = requests.json("api/trace"), requests.json("api/report")
+    flame = requests.json("api/flame?kind=waiting")
+
+    def check(node):
+        assert node["value"] >= sum(check(one) for one in node["children"])
+        return node["value"]
+
+    assert check(flame) == sum(family["waiting_ns"] for family in report["families"]) > 0
+    lanes = {lane["id"]: lane for lane in trace["lanes"]}
+    for one in flame["children"]:
+        family = next(f for f in report["families"] if f["kind"] == lanes[one["lane"]]["family"])
+        assert one["value"] == family["waiting_ns"] == sum(inner["value"] for inner in one["children"])
+        assert requests.json(f"api/flame?lane={one['lane']}")["children"] == [one]
+    cpu = requests.json("api/flame?kind=cpu")
+    assert cpu["name"] == "cpu" and cpu["value"] == sum(one["value"] for one in cpu["children"])
+
+
+@pytest.mark.parametrize("x", [1, 100, 1024])
+def test_the_heat_map_counts_what_the_report_counts(requests, x):
+    report = requests.json("api/report")
+    for what, count in (("polls", sum(f["polls"] - f["polls_of_unknown_length"] for f in report["families"] if f["role"] != "worker")),
+                        ("waits", None), ("delays", None)):
+        heat = requests.json(f"api/heat?what={what}&x={x}")
+        assert heat["x"] <= x and len(heat["counts"]) == len(heat["edges_ns"])
+        assert all(len(row) == heat["x"] for row in heat["counts"]) and heat["edges_ns"] == sorted(heat["edges_ns"])
+        if count is not None:
+            assert sum(map(sum, heat["counts"])) == count
+
+
+def test_the_slices_of_a_window_are_cut_from_the_whole(requests):
+    trace = requests.json("api/trace")
+    for lane in trace["lanes"]:
+        whole = requests.json(f"api/slices?lane={lane['id']}&max=20000")
+        assert whole["exact"] and not whole["more"]
+        polls = [one for one in whole["slices"] if one["kind"] == "poll"]
+        assert len(polls) == lane["polls"]
+        middle = trace["span_ns"] // 2
+        part = requests.json(f"api/slices?lane={lane['id']}&from={middle}&to={middle + 1000}")
+        assert part["slices"] == [one for one in whole["slices"] if one["from"] < middle + 1000 and
+                                  (one["to"] > middle or one["from"] == one["to"] >= middle)]
+        if lane["kind"] == "family":
+            tasks = requests.json(f"api/tasks?lane={lane['id']}&max=1000")["tasks"]
+            assert len(tasks) <= lane["tasks"] and sum(task["polls"] for task in tasks) == lane["polls"]
+            assert all(task["slices"] for task in tasks)
+            assert [task["from"] for task in tasks] == sorted(task["from"] for task in tasks)
+
+
+@pytest.mark.parametrize("path", [
+    "api/cells?n=0", "api/cells?n=4097", "api/cells?lanes=x", "api/cells?from=5&to=5",
+    "api/cells?from=99999999999999", "api/slices", "api/slices?lane=x", "api/slices?lane=0&max=0", "api/tasks?lane=0&sort=name",
+    "api/slices?lane=0&max=20001", "api/flame?kind=x", "api/heat?what=x", "api/heat?x=0", "api/heat?lane=x"])
+def test_an_impossible_query_is_refused(requests, path):
+    status, _, body = requests.ask(path)
+    assert status == 400 and json.loads(body)["error"], path
+
+
+@pytest.mark.parametrize("path", ["api/cells?lanes=999", "api/slices?lane=999", "api/slices?lane=4294967296"])
+def test_what_is_not_there_is_not_found(requests, path):
+    assert requests.ask(path)[0] == 404
+
+
+def test_the_index_is_kept_and_belongs_to_its_trace(pollux, tmp_path):
+    trace, index = tmp_path / "small.plx", tmp_path / "small.plx.index"
+
+    def look():
+        with serving(pollux, trace) as one:
+            answer = one.json("api/trace")
+            assert one.end() == (0, "")
+        return answer, index.stat().st_ino
+
+    shutil.copy(GOOD / "small.plx", trace)
+    first, made = look()
+    assert index.stat().st_mode & 0o777 == 0o600
+    assert look() == (first, made)
+    shutil.copy(GOOD / "requests.plx", trace)
+    second, again = look()
+    assert again != made and second["events"] != first["events"]
+    # Damaged, or anybody's, it is made anew.
+    index.write_bytes(index.read_bytes()[:-1] + b"x")
+    index.write_bytes(index.read_bytes()[:200])
+    assert look()[0] == second
+    index.chmod(0o666)
+    kept = index.stat().st_ino
+    assert look()[0] == second and index.stat().st_ino != kept
+    # A stranger's file of that name is not replaced.
+    index.unlink()
+    index.write_text("mine")
+    with serving(pollux, trace) as one:
+        assert one.json("api/trace") == second
+        assert one.end() == (0, "")
+    assert index.read_text() == "mine"
+
+
+def test_a_folder_that_takes_no_file_needs_none(pollux, tmp_path):
+    trace = tmp_path / "traces" / "small.plx"
+    trace.parent.mkdir()
+    shutil.copy(GOOD / "small.plx", trace)
+    cache = tmp_path / "cache"
+    index = trace.with_name("small.plx.index")
+    index.mkdir()
+    env = {**os.environ, "XDG_CACHE_HOME": str(cache)}
+    for _ in range(2):
+        with serving(pollux, trace, env=env) as one:
+            assert one.json("api/trace")["events"] > 0
+            assert one.end() == (0, "")
+        kept = list((cache / "pollux").glob("*.index"))
+        assert len(kept) == 1
+
+
+def test_a_trace_of_many_events_takes_little_memory(pollux, tmp_path):
+    speed = ROOT / "build" / "bench" / "trace_speed"
+    if not speed.exists():
+        pytest.skip("bench is not built here")
+    trace = tmp_path / "many.plx"
+    subprocess.run([speed, "2", "8", trace], check=True, stdout=subprocess.DEVNULL)
+    with serving(pollux, trace) as one:
+        whole = one.json("api/trace")
+        assert whole["events"] >= 2000000
+        slices = one.json(f"api/slices?lane=0&from={whole['span_ns'] // 2}&to={whole['span_ns'] // 2 + 1000}")
+        assert slices["exact"] and slices["slices"]
+        status = open(f"/proc/{one.process.pid}/status", encoding="ascii").read()
+        resident = int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1])
+        assert resident < 64 << 10, "the server itself holds next to nothing"
+        assert one.end() == (0, "")

@@ -30,7 +30,8 @@ MODULES = {
     "findings": BASE | {"trace", "moment", "timeline"},
     "report": BASE | {"trace", "moment", "timeline", "findings"},
     "export": BASE | {"trace", "timeline"},
-    "view": BASE | {"trace", "timeline", "report", "export"},
+    "index": BASE | {"trace", "timeline"},
+    "view": BASE | {"trace", "timeline", "index", "report", "export"},
 }
 MODULES["cli"] = set(MODULES)
 SHARED = re.compile(r"agent/(ring|runtimes|runtime_\w+)\.h")

@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * An index is built from what a timeline tells: each slice goes to the cells of its thread and of its
+ * family (series.h), to a heat map by how long it was, and, if it is long, to the spans. Memory has a
+ * bound: cells get wider, fewer slices count as long, samples get rarer when one is reached.
+ */
+#include "index/build.h"
+
+#include "base/vec.h"
+#include "index/spans.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_LANES 4096u
+#define MAX_PLACES 64u /* of a family; what is at more counts as at none */
+#define MAX_SERIES 16384u
+#define MAX_SERIES_BYTES ((size_t)80 << 20)
+#define MAX_SPANS 400000u
+#define MAX_SAMPLES 200000u
+#define MAX_CHUNKS 1000000u
+#define MAX_HEATS 96u
+#define FIRST_EXACT_NS 65536u
+#define FIRST_HEAT_LOG2 10u
+
+struct index_builder *index_builder_new(const struct trace_reader *r, uint64_t base_ns)
+{
+	struct index_builder *b = calloc(1, sizeof(*b));
+
+	if (!b)
+		return NULL;
+	b->reader = r;
+	b->exact_ns = FIRST_EXACT_NS;
+	b->sample_every = 1;
+	b->heat_width_log2 = FIRST_HEAT_LOG2;
+	series_set_init(&b->set, base_ns, MAX_SERIES_BYTES);
+	return b;
+}
+
+void index_builder_free(struct index_builder *b)
+{
+	if (!b)
+		return;
+	for (uint32_t i = 0; i < b->n_lanes; i++) {
+		struct building_lane *lane = b->lanes[i];
+		free(lane->waits);
+		for (unsigned k = 0; k < IH_N; k++)
+			free(lane->heat[k]);
+		free(lane);
+	}
+	free(b->lanes);
+	free(b->by_thread);
+	free(b->by_kind);
+	free(b->spans.items);
+	free(b->samples.items);
+	free(b->chunks);
+	free(b->last_chunk);
+	series_set_done(&b->set);
+	free(b);
+}
+
+/* ---- lanes ---- */
+
+static struct building_lane *lane_new(struct index_builder *b, enum index_lane_type type,
+				      uint32_t number)
+{
+	if (b->n_lanes == MAX_LANES || !GROW(b->lanes, b->n_lanes, b->lanes_cap))
+		return NULL;
+	struct building_lane *lane = calloc(1, sizeof(*lane));
+	if (!lane)
+		return NULL;
+	lane->info.type = type;
+	lane->info.number = number;
+	b->lanes[b->n_lanes++] = lane;
+	return lane;
+}
+
+/* NULL: there are too many, or memory is out. Lanes beyond the limit have no cells. */
+static struct building_lane *lane_of(struct index_builder *b, enum index_lane_type type,
+				     uint32_t number)
+{
+	struct building_lane ***by = type == IL_THREAD ? &b->by_thread : &b->by_kind;
+	uint32_t *cap = type == IL_THREAD ? &b->by_thread_cap : &b->by_kind_cap;
+
+	if (number >= *cap && !GROW_ZERO(*by, number, *cap))
+		return NULL;
+	if (!(*by)[number])
+		(*by)[number] = lane_new(b, type, number);
+	return (*by)[number];
+}
+
+static struct series *series_of(struct index_builder *b, struct series **at, enum index_what what)
+{
+	if (!*at && b->set.n < MAX_SERIES)
+		*at = series_new(&b->set, what == IX_LONGEST);
+	return *at;
+}
+
+static struct series *waiting_at(struct index_builder *b, struct building_lane *lane,
+				 uint64_t place)
+{
+	if (lane->n_waits && lane->waits[lane->last_wait].place == place)
+		return lane->waits[lane->last_wait].series;
+	for (uint32_t i = 0; i < lane->n_waits; i++) {
+		if (lane->waits[i].place == place) {
+			lane->last_wait = i;
+			return lane->waits[i].series;
+		}
+	}
+	if (place && (lane->n_waits >= MAX_PLACES || b->set.n >= MAX_SERIES))
+		return waiting_at(b, lane, 0);
+	struct series *s = b->set.n < MAX_SERIES ? series_new(&b->set, false) : NULL;
+	if (!s || !GROW_ONE(lane->waits, lane->n_waits))
+		return NULL;
+	lane->last_wait = lane->n_waits;
+	lane->waits[lane->n_waits].place = place;
+	lane->waits[lane->n_waits++].series = s;
+	return s;
+}
+
+/* ---- adding ---- */
+
+static int stretch(struct index_builder *b, struct building_lane *lane, enum index_what what,
+		   uint64_t begin_ns, uint64_t end_ns)
+{
+	struct series *s = lane ? series_of(b, &lane->series[what], what) : NULL;
+
+	return s ? series_stretch(s, begin_ns, end_ns) : 0;
+}
+
+static int overview(struct index_builder *b, enum index_what what, uint64_t begin_ns,
+		    uint64_t end_ns)
+{
+	struct series *s = series_of(b, &b->overview[what], what);
+
+	return s ? series_stretch(s, begin_ns, end_ns) : 0;
+}
+
+static int value(struct index_builder *b, struct building_lane *lane, enum index_what what,
+		 uint64_t time_ns, uint64_t v)
+{
+	struct series *s = lane ? series_of(b, &lane->series[what], what) : NULL;
+
+	return s ? series_value(s, time_ns, v) : 0;
+}
+
+uint64_t index_heat_edge(unsigned row)
+{
+	return (uint64_t)(2 + (row & 1)) << (7 + row / 2);
+}
+
+static unsigned heat_row(uint64_t ns)
+{
+	if (ns < 256)
+		return 0;
+	unsigned log2 = 63 - (unsigned)__builtin_clzll(ns);
+	unsigned row = 2 * (log2 - 8) + (unsigned)(ns >> (log2 - 1) & 1);
+	return row < INDEX_HEAT_ROWS ? row : INDEX_HEAT_ROWS - 1;
+}
+
+static void widen_heat(struct index_builder *b)
+{
+	for (uint32_t i = 0; i < b->n_lanes; i++) {
+		for (unsigned k = 0; k < IH_N; k++) {
+			uint32_t(*h)[INDEX_HEAT_ROWS] = b->lanes[i]->heat[k];
+			if (!h)
+				continue;
+			for (unsigned at = 0; at < INDEX_HEAT_CELLS / 2; at++)
+				for (unsigned row = 0; row < INDEX_HEAT_ROWS; row++)
+					h[at][row] = h[2 * at][row] + h[2 * at + 1][row];
+			memset(h + INDEX_HEAT_CELLS / 2, 0, INDEX_HEAT_CELLS / 2 * sizeof(*h));
+		}
+	}
+	b->heat_width_log2++;
+}
+
+static int heat(struct index_builder *b, struct building_lane *lane, enum index_heat_what what,
+		uint64_t begin_ns, uint64_t end_ns)
+{
+	uint64_t at = begin_ns < b->set.base_ns ? 0 : begin_ns - b->set.base_ns;
+
+	if (!lane)
+		return 0;
+	while (at >> b->heat_width_log2 >= INDEX_HEAT_CELLS)
+		widen_heat(b);
+	if (!lane->heat[what]) {
+		if (b->n_heats == MAX_HEATS)
+			return 0;
+		lane->heat[what] = calloc(INDEX_HEAT_CELLS, sizeof(*lane->heat[what]));
+		if (!lane->heat[what])
+			return -ENOMEM;
+		b->n_heats++;
+	}
+	lane->heat[what][at >> b->heat_width_log2][heat_row(end_ns - begin_ns)]++;
+	return 0;
+}
+
+void index_builder_widen_exact(struct index_builder *b)
+{
+	size_t n = 0;
+
+	b->exact_ns *= 2;
+	for (size_t i = 0; i < b->spans.n; i++)
+		if (b->spans.items[i].end_ns - b->spans.items[i].begin_ns > b->exact_ns)
+			b->spans.items[n++] = b->spans.items[i];
+	b->spans.n = n;
+}
+
+static int add_span(struct index_builder *b, const struct index_span *span)
+{
+	if (span->end_ns > b->latest_ns && span->end_ns != UINT64_MAX)
+		b->latest_ns = span->end_ns;
+	if (span->end_ns - span->begin_ns <= b->exact_ns)
+		return 0;
+	/* Nothing is longer than a half of all numbers. */
+	while (b->spans.n == MAX_SPANS && b->exact_ns < UINT64_MAX / 8)
+		index_builder_widen_exact(b);
+	if (b->spans.n == MAX_SPANS || span->end_ns - span->begin_ns <= b->exact_ns)
+		return 0;
+	if (!GROW(b->spans.items, b->spans.n, b->spans.cap))
+		return -ENOMEM;
+	b->spans.items[b->spans.n++] = *span;
+	return 0;
+}
+
+/* Of an hour's samples every second one is enough. */
+static void thin_samples(struct index_builder *b)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < b->samples.n; i += 2) {
+		b->samples.items[n] = b->samples.items[i];
+		b->samples.items[n++].since_ns *= 2;
+	}
+	b->samples.n = n;
+	b->sample_every *= 2;
+}
+
+/* ---- the sink ---- */
+
+static int on_task_end(void *ctx, struct tl_task *task)
+{
+	struct index_builder *b = ctx;
+	struct building_lane *lane = lane_of(b, IL_FAMILY, task->kind);
+	struct index_span span;
+
+	index_span_of_task(task, &span);
+	if (lane) {
+		lane->info.tasks++;
+		lane->info.role = task->role;
+	}
+	return add_span(b, &span);
+}
+
+static int on_poll(void *ctx, const struct tl_poll *poll)
+{
+	struct index_builder *b = ctx;
+	struct building_lane *family = lane_of(b, IL_FAMILY, poll->task->kind);
+	struct building_lane *thread = lane_of(b, IL_THREAD, poll->thread);
+	struct index_span span;
+	uint64_t held = poll->begin_ns + tl_poll_held_ns(poll);
+	uint64_t length = poll->end_ns - poll->begin_ns;
+	bool loop = poll->task->role == TR_WORKER;
+
+	index_span_of_poll(poll, &span);
+	if (family) {
+		family->info.polls++;
+		family->info.role = poll->task->role;
+	}
+	TRY(stretch(b, family, IX_POLLING, poll->begin_ns, poll->end_ns));
+	TRY(value(b, family, IX_POLLS, poll->begin_ns, 1));
+	TRY(value(b, family, IX_LONGEST, poll->begin_ns, length));
+	if (!poll->depth && !loop) {
+		if (thread)
+			thread->info.polls++;
+		TRY(stretch(b, thread, IX_POLLING, poll->begin_ns, held));
+		TRY(value(b, thread, IX_POLLS, poll->begin_ns, 1));
+		TRY(value(b, thread, IX_LONGEST, poll->begin_ns, length));
+		if (poll->task->role == TR_TASK)
+			TRY(overview(b, IX_POLLING, poll->begin_ns, held));
+	}
+	if (tl_poll_measured(poll) && !loop)
+		TRY(heat(b, family, IH_POLLS, poll->begin_ns, poll->end_ns));
+	return add_span(b, &span);
+}
+
+static int on_wait(void *ctx, const struct tl_wait *wait)
+{
+	struct index_builder *b = ctx;
+	struct building_lane *family = lane_of(b, IL_FAMILY, wait->task->kind);
+	struct index_span span;
+	struct series *s;
+
+	if (wait->state == TS_WAITING) {
+		s = family ? waiting_at(b, family, wait->place) : NULL;
+		if (s)
+			TRY(series_stretch(s, wait->begin_ns, wait->end_ns));
+		TRY(heat(b, family, IH_WAITS, wait->begin_ns, wait->end_ns));
+	} else if (wait->state == TS_SCHEDULED) {
+		TRY(stretch(b, family, IX_READY, wait->begin_ns, wait->end_ns));
+		if (wait->task->role == TR_TASK)
+			TRY(overview(b, IX_READY, wait->begin_ns, wait->end_ns));
+		TRY(heat(b, family, IH_DELAYS, wait->begin_ns, wait->end_ns));
+	}
+	return index_span_of_wait(wait, &span) ? add_span(b, &span) : 0;
+}
+
+static int on_block(void *ctx, const struct tl_block *block)
+{
+	struct index_builder *b = ctx;
+	struct index_span span;
+
+	index_span_of_block(block, &span);
+	if (block->keeps_worker) {
+		TRY(stretch(b, lane_of(b, IL_FAMILY, block->task->kind), IX_BLOCKED,
+			    block->begin_ns, block->end_ns));
+		TRY(stretch(b, lane_of(b, IL_THREAD, block->thread), IX_BLOCKED, block->begin_ns,
+			    block->end_ns));
+		TRY(overview(b, IX_BLOCKED, block->begin_ns, block->end_ns));
+	}
+	return add_span(b, &span);
+}
+
+static int on_park(void *ctx, const struct tl_park *park)
+{
+	struct index_builder *b = ctx;
+	struct index_span span;
+
+	index_span_of_park(park, &span);
+	TRY(stretch(b, lane_of(b, IL_THREAD, park->thread), IX_PARKED, park->begin_ns,
+		    park->end_ns));
+	return add_span(b, &span);
+}
+
+static int on_off_cpu(void *ctx, const struct tl_off_cpu *off)
+{
+	struct index_builder *b = ctx;
+	struct index_span span;
+
+	index_span_of_off_cpu(off, &span);
+	TRY(stretch(b, lane_of(b, IL_THREAD, off->thread), IX_OFF_CPU, off->begin_ns, off->end_ns));
+	if (off->task)
+		TRY(stretch(b, lane_of(b, IL_FAMILY, off->task->kind), IX_OFF_CPU, off->begin_ns,
+			    off->end_ns));
+	return add_span(b, &span);
+}
+
+static int on_syscall(void *ctx, const struct tl_syscall *call)
+{
+	struct index_builder *b = ctx;
+	struct index_span span;
+
+	index_span_of_syscall(call, &span);
+	return add_span(b, &span);
+}
+
+static int on_sample(void *ctx, const struct tl_sample *sample)
+{
+	struct index_builder *b = ctx;
+	struct index_span span = {
+		.begin_ns = sample->time_ns,
+		.end_ns = sample->time_ns,
+		.thread = sample->thread,
+		.kind = sample->task ? sample->task->kind : TRACE_KIND_NONE,
+		.task = sample->task ? sample->task->id : 0,
+		.what = sample->stack,
+		.since_ns = sample->weight,
+		.type = SPAN_SAMPLE,
+		.outcome = sample->type,
+	};
+
+	if (sample->type > TM_INSTRUCTIONS)
+		return 0;
+	if (b->n_samples++ % b->sample_every)
+		return 0;
+	span.since_ns *= b->sample_every;
+	if (b->samples.n == MAX_SAMPLES)
+		thin_samples(b);
+	if (!GROW(b->samples.items, b->samples.n, b->samples.cap))
+		return -ENOMEM;
+	b->samples.items[b->samples.n++] = span;
+	return 0;
+}
+
+static int on_thread_end(void *ctx, const struct tl_thread *thread)
+{
+	struct index_builder *b = ctx;
+	struct building_lane *lane = lane_of(b, IL_THREAD, thread->thread);
+
+	if (lane)
+		lane->info.role = thread->root	   ? IX_BLOCK_ON
+				  : thread->worker ? IX_WORKER
+						   : IX_OTHER;
+	if (thread->end_ns > b->latest_ns)
+		b->latest_ns = thread->end_ns;
+	return 0;
+}
+
+const struct timeline_sink index_sink = {
+	.task_end = on_task_end,
+	.poll = on_poll,
+	.wait = on_wait,
+	.block = on_block,
+	.park = on_park,
+	.syscall = on_syscall,
+	.off_cpu = on_off_cpu,
+	.sample = on_sample,
+	.thread_end = on_thread_end,
+};
+
+/* ---- where events are in the file ---- */
+
+void index_builder_chunk(void *builder, const struct trace_chunk *chunk)
+{
+	struct index_builder *b = builder;
+
+	if (b->n_chunks == MAX_CHUNKS || !GROW(b->chunks, b->n_chunks, b->chunks_cap) ||
+	    !GROW_ZERO(b->last_chunk, chunk->thread, b->last_chunk_cap)) {
+		b->chunks_left_out = true;
+		return;
+	}
+	/* A thread's events are in order, nearly: the chunk before ends where this one begins. */
+	uint32_t *last = &b->last_chunk[chunk->thread];
+	if (*last && b->chunks[*last - 1].first_ns <= chunk->first_ns)
+		b->chunks[*last - 1].last_ns = chunk->first_ns;
+	b->chunks[b->n_chunks] = (struct index_chunk){
+		.first_ns = chunk->first_ns,
+		.last_ns = UINT64_MAX,
+		.offset = chunk->offset,
+		.thread = chunk->thread,
+		.n = chunk->n,
+	};
+	*last = (uint32_t)++b->n_chunks;
+}

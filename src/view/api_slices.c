@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* The slices of a lane in a window; the tasks of a family with theirs. */
+#include "base/cleanup.h"
+#include "base/map.h"
+#include "base/vec.h"
+#include "view/answer.h"
+#include "view/slices.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_SLICES 20000u
+#define MAX_TASKS 1000u
+#define MAX_TASK_SLICES 2000u
+/* Kept of a window before the answer takes what it shows. */
+#define MAX_KEPT 1000000u
+
+struct lane_slices {
+	const struct view_source *v;
+	const struct index_lane *lane;
+	struct slice_list list;
+	bool more;
+};
+
+static bool is_of_lane(const struct lane_slices *l, const struct index_span *s)
+{
+	if (s->type == SPAN_TASK || s->type == SPAN_SAMPLE)
+		return false;
+	if (l->lane->type == IL_THREAD)
+		return s->thread == l->lane->number && !slice_is_loop(l->v, s);
+	return s->kind == l->lane->number &&
+	       (s->type == SPAN_POLL || s->type == SPAN_WAIT || s->type == SPAN_READY);
+}
+
+static int take(void *ctx, const struct index_span *span)
+{
+	struct lane_slices *l = ctx;
+
+	if (!is_of_lane(l, span))
+		return 0;
+	if (l->list.n == MAX_KEPT) {
+		l->more = true;
+		return 0;
+	}
+	return slice_add(&l->list, span);
+}
+
+static int find_lane(const struct view_source *v, const struct request *q, struct lane_slices *l,
+		     struct error *err)
+{
+	uint64_t lane = UINT64_MAX;
+
+	if (request_u64(q, "lane", &lane) < 0 || lane == UINT64_MAX)
+		return error_set(err, -EINVAL, "lane is the id of a lane");
+	l->v = v;
+	l->lane = lane < UINT32_MAX ? index_lane(v->index, (uint32_t)lane) : NULL;
+	return l->lane ? 0 : error_set(err, -ENOENT, "there is no such lane");
+}
+
+static int read_lane(const struct view_source *v, const struct request *q, struct lane_slices *l,
+		     struct window *w, struct error *err)
+{
+	struct view_window window;
+
+	TRY(find_lane(v, q, l, err));
+	TRY(view_window(v, q, &window, err));
+	w->from_ns = window.from_ns;
+	w->to_ns = window.to_ns;
+	w->slice = take;
+	w->ctx = l;
+	TRY(slice_read(v, w, err));
+	slice_sort(&l->list);
+	return 0;
+}
+
+static void write_head(const struct view_source *v, const struct window *w, bool more,
+		       struct json *j)
+{
+	struct index_facts facts;
+
+	index_facts(v->index, &facts);
+	json_object(j, NULL);
+	json_u64(j, "from", w->from_ns - facts.base_ns);
+	json_u64(j, "to", w->to_ns - facts.base_ns);
+	json_bool(j, "exact", w->exact);
+	json_bool(j, "more", more);
+}
+
+int answer_slices(const struct view_source *v, const struct request *q, struct buf *out,
+		  struct error *err)
+{
+	struct view_places places = {0};
+	struct lane_slices l = {0};
+	struct window w = {0};
+	uint64_t max = 2000;
+	struct json j;
+
+	if (request_u64(q, "max", &max) < 0 || !max || max > MAX_SLICES)
+		return error_set(err, -EINVAL, "max is a number from 1 to %u", MAX_SLICES);
+	TRY(read_lane(v, q, &l, &w, err));
+	json_init(&j, out, false);
+	j.shown = true;
+	write_head(v, &w, l.more || l.list.n > max, &j);
+	json_array(&j, "slices");
+	for (size_t i = 0; i < l.list.n && i < max; i++)
+		slice_write(v, &l.list.items[i], &places, &j);
+	json_end_array(&j);
+	view_write_places(&places, v->tables, &j);
+	json_end_object(&j);
+	free(l.list.items);
+	return 0;
+}
+
+/* ---- tasks ---- */
+
+struct window_task {
+	uint64_t task;
+	uint64_t begin_ns, end_ns, poll_ns, wait_ns, ready_ns, polls;
+	size_t *slices; /* numbers of slices in the list */
+	size_t n, cap;
+};
+
+static uint64_t inside(const struct window *w, const struct index_span *s)
+{
+	uint64_t begin = s->begin_ns > w->from_ns ? s->begin_ns : w->from_ns;
+	uint64_t end = s->end_ns < w->to_ns ? s->end_ns : w->to_ns;
+
+	return end > begin ? end - begin : 0;
+}
+
+static int add_to_task(struct window_task *t, const struct window *w, const struct index_span *s,
+		       size_t number)
+{
+	if (!t->n || s->begin_ns < t->begin_ns)
+		t->begin_ns = s->begin_ns;
+	if (s->end_ns > t->end_ns)
+		t->end_ns = s->end_ns;
+	if (s->type == SPAN_POLL) {
+		t->poll_ns += inside(w, s);
+		t->polls++;
+	} else {
+		*(s->type == SPAN_WAIT ? &t->wait_ns : &t->ready_ns) += inside(w, s);
+	}
+	if (!GROW(t->slices, t->n, t->cap))
+		return -ENOMEM;
+	t->slices[t->n++] = number;
+	return 0;
+}
+
+#define BY_MOST(name)                                                                              \
+	static int by_##name(const void *a, const void *b)                                         \
+	{                                                                                          \
+		const struct window_task *const *x = a, *const *y = b;                             \
+                                                                                                   \
+		if ((*x)->name##_ns != (*y)->name##_ns)                                            \
+			return (*x)->name##_ns > (*y)->name##_ns ? -1 : 1;                         \
+		return (*x)->task < (*y)->task ? -1 : (*x)->task > (*y)->task;                     \
+	}
+BY_MOST(poll)
+BY_MOST(wait)
+BY_MOST(ready)
+
+static int by_first(const void *a, const void *b)
+{
+	const struct window_task *const *x = a, *const *y = b;
+
+	if ((*x)->begin_ns != (*y)->begin_ns)
+		return (*x)->begin_ns < (*y)->begin_ns ? -1 : 1;
+	return (*x)->task < (*y)->task ? -1 : (*x)->task > (*y)->task;
+}
+
+typedef int (*task_order)(const void *a, const void *b);
+
+static task_order order_of(const char *sort)
+{
+	if (!sort || !strcmp(sort, "begin"))
+		return by_first;
+	if (!strcmp(sort, "poll"))
+		return by_poll;
+	if (!strcmp(sort, "wait"))
+		return by_wait;
+	return strcmp(sort, "ready") ? NULL : by_ready;
+}
+
+static void write_task(const struct view_source *v, const struct lane_slices *l,
+		       const struct window_task *t, struct view_places *places, struct json *j)
+{
+	struct index_facts facts;
+	char text[96];
+
+	index_facts(v->index, &facts);
+	json_object(j, NULL);
+	json_string(j, "task", view_task_id(text, l->lane->number, t->task));
+	json_string(j, "number", view_task_number(text, v->tables, l->lane->number, t->task));
+	json_u64(j, "from", t->begin_ns > facts.base_ns ? t->begin_ns - facts.base_ns : 0);
+	json_u64(j, "to", t->end_ns - facts.base_ns);
+	json_u64(j, "poll_ns", t->poll_ns);
+	json_u64(j, "wait_ns", t->wait_ns);
+	json_u64(j, "ready_ns", t->ready_ns);
+	json_u64(j, "polls", t->polls);
+	json_bool(j, "more", t->n > MAX_TASK_SLICES);
+	json_array(j, "slices");
+	for (size_t i = 0; i < t->n && i < MAX_TASK_SLICES; i++)
+		slice_write(v, &l->list.items[t->slices[i]], places, j);
+	json_end_array(j);
+	json_end_object(j);
+}
+
+static struct window_task **group(const struct lane_slices *l, const struct window *w,
+				  struct map *tasks, task_order order)
+{
+	for (size_t i = 0; i < l->list.n; i++) {
+		const struct index_span *s = &l->list.items[i];
+		struct window_task *t = map_get_or_new(tasks, s->task, 0, sizeof(*t));
+
+		if (!t || add_to_task(t, w, s, i) < 0)
+			return NULL;
+		t->task = s->task;
+	}
+	return map_sorted(tasks, order);
+}
+
+int answer_tasks(const struct view_source *v, const struct request *q, struct buf *out,
+		 struct error *err)
+{
+	task_order order = order_of(request_param(q, "sort"));
+	struct view_places places = {0};
+	struct lane_slices l = {0};
+	struct map tasks = {0};
+	struct window w = {0};
+	uint64_t max = 100;
+	struct json j;
+
+	if (!order)
+		return error_set(err, -EINVAL, "sort is begin, poll, wait or ready");
+	if (request_u64(q, "max", &max) < 0 || !max || max > MAX_TASKS)
+		return error_set(err, -EINVAL, "max is a number from 1 to %u", MAX_TASKS);
+	TRY(read_lane(v, q, &l, &w, err));
+	if (l.lane->type != IL_FAMILY)
+		return error_set(err, -EINVAL, "the lane is a thread's, and has no tasks");
+	struct window_task **sorted = group(&l, &w, &tasks, order);
+	if (tasks.n && !sorted)
+		return error_set(err, -ENOMEM, "out of memory");
+	json_init(&j, out, false);
+	j.shown = true;
+	write_head(v, &w, l.more || tasks.n > max, &j);
+	json_array(&j, "tasks");
+	for (size_t i = 0; i < tasks.n && i < max; i++)
+		write_task(v, &l, sorted[i], &places, &j);
+	json_end_array(&j);
+	view_write_places(&places, v->tables, &j);
+	json_end_object(&j);
+	free(sorted);
+	return 0;
+}

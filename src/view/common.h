@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* What several answers need: the window that is asked for, places, ids of tasks and polls. */
+#pragma once
+
+#include "index/index.h"
+#include "view/answer.h"
+
+/* Window of a request in CLOCK_MONOTONIC: from <= t < to, never empty. 0 or -EINVAL. */
+struct view_window {
+	uint64_t from_ns, to_ns;
+};
+int view_window(const struct view_source *v, const struct request *q, struct view_window *ret,
+		struct error *err);
+/* A text of up to 96 bytes. */
+const char *view_task_id(char text[static 96], uint32_t kind, uint64_t task);
+/* The number by which people know a task: the runtime's id, or its address. */
+const char *view_task_number(char text[static 96], const struct trace_reader *r, uint32_t kind,
+			     uint64_t task);
+
+/* The places that an answer names. */
+struct view_places {
+	uint64_t *places;
+	size_t n, cap;
+};
+/* 0: none. False: out of memory. */
+bool view_add_place(struct view_places *p, uint64_t place);
+/* "places": {"7": {…}}; frees it. */
+void view_write_places(struct view_places *p, const struct trace_reader *r, struct json *j);
+/* The members of a place's object. */
+void view_write_place(const struct trace_reader *r, uint64_t place, struct json *j);

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Finds or builds the index of a trace: see prepare.h. */
+#include "view/prepare.h"
+
+#include "base/buf.h"
+#include "base/cache.h"
+#include "base/cleanup.h"
+#include "base/file.h"
+#include "base/file_id.h"
+#include "report/report.h"
+#include "trace/trace.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MAX_CACHED (32 << 20)
+
+static const struct cache_kind cache_kind = {
+	.ending = "index", .magic = {'P', 'L', 'X', 'I', 'N', 'D', 'E', 'X'}, .version = 1};
+
+/* ---- building, in a process of its own ---- */
+
+static int open_again(int fd, struct error *err)
+{
+	char name[32];
+
+	snprintf(name, sizeof(name), "/dev/fd/%d", fd);
+	return file_open(name, FILE_EMPTY, err);
+}
+
+/* The time of the first event; 0: there is none. */
+static int first_time(struct trace_reader *r, uint64_t *ret_ns, struct error *err)
+{
+	const struct trace_process *p;
+	struct trace_event ev;
+	int code = trace_reader_next(r, &ev, err);
+
+	*ret_ns = code > 0 ? ev.time : 0;
+	if (code == 0 && (p = trace_reader_process(r, 0)))
+		*ret_ns = p->start_ns;
+	return code < 0 ? code : trace_reader_rewind(r, err);
+}
+
+static int build(int trace, int out, const struct index_trace *id,
+		 const struct view_progress *progress, struct error *err)
+{
+	struct fan_out_sink also = {.sink = &index_sink};
+	struct report_options opt = {
+		.filter = {.lenient = true},
+		.also = &also,
+		.n_also = 1,
+		.progress = progress->tell,
+		.progress_ctx = progress->ctx,
+	};
+	struct trace_reader *reader;
+	struct report *rep;
+	struct buf text = BUF_INIT;
+	uint64_t base_ns;
+
+	int fd = open_again(trace, err);
+	if (fd < 0)
+		return fd;
+	TRY(trace_reader_open_fd(fd, &reader, err));
+	TRY(first_time(reader, &base_ns, err));
+	struct index_builder *b = index_builder_new(reader, base_ns);
+	if (!b)
+		return error_set(err, -ENOMEM, "out of memory for an index");
+	also.ctx = b;
+	trace_reader_watch_chunks(reader, index_builder_chunk, b);
+	TRY(report_make(reader, &opt, &rep, err));
+	report_json(rep, &text);
+	if (buf_failed(&text))
+		return error_set(err, -ENOMEM, "out of memory for an index");
+	struct timeline_totals totals;
+	report_totals(rep, &totals);
+	report_free(rep);
+	int code = index_builder_write(b, out, id, &totals, &text, err);
+	index_builder_free(b);
+	return code;
+}
+
+/* What a process says when it fails. */
+static void read_error(int fd, struct error *err)
+{
+	char text[sizeof(err->text)] = "";
+	ssize_t n = read(fd, text, sizeof(text) - 1);
+
+	error_set(err, -EIO, "%s", n > 0 ? text : "the index could not be built");
+}
+
+static int run_build(int trace, int out, const struct index_trace *id,
+		     const struct view_progress *progress, struct error *err)
+{
+	int fds[2], status;
+
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return error_sys(err, -errno, "cannot make a pipe");
+	pid_t pid = fork();
+	if (pid == 0) {
+		struct error failure = {0};
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		int code = build(trace, out, id, progress, &failure);
+		if (code < 0 && write(fds[1], failure.text, strlen(failure.text)) < 0)
+			_exit(2);
+		_exit(code < 0 ? 1 : 0);
+	}
+	int code = -errno;
+	close(fds[1]);
+	if (pid < 0) {
+		close(fds[0]);
+		return error_sys(err, code, "cannot start a process for the index");
+	}
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	code = WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EIO;
+	if (code < 0)
+		read_error(fds[0], err);
+	close(fds[0]);
+	return code;
+}
+
+/* ---- where it is kept ---- */
+
+static char *index_path(const char *path)
+{
+	struct buf b = BUF_INIT;
+
+	buf_str(&b, path);
+	buf_str(&b, ".index");
+	return buf_steal(&b);
+}
+
+/* One that others may have written is none. */
+static int open_kept(const char *path, const struct index_trace *id, struct index **ret_index)
+{
+	struct file_id owner;
+	struct stat st;
+	int fd = file_open(path, 0, NULL);
+
+	if (fd < 0)
+		return fd;
+	if (!file_id_read(fd, &owner) || !file_id_trusted(&owner) || fstat(fd, &st) < 0 ||
+	    st.st_mode & (S_IWGRP | S_IWOTH)) {
+		close(fd);
+		return -EPERM;
+	}
+	return index_open(fd, id, ret_index, NULL);
+}
+
+static int open_cached(int trace, const struct index_trace *id, struct index **ret_index)
+{
+	_cleanup_free_ uint8_t *content = NULL;
+	struct file_id of;
+	size_t len;
+
+	if (!file_id_read(trace, &of) || !cache_may_keep(&of))
+		return -ENOENT;
+	content = cache_load(&cache_kind, &of, &len);
+	int fd = content ? memfd_create("pollux-index", MFD_CLOEXEC) : -1;
+	if (fd < 0)
+		return -ENOENT;
+	if (write(fd, content, len) != (ssize_t)len) {
+		close(fd);
+		return -EIO;
+	}
+	return index_open(fd, id, ret_index, NULL);
+}
+
+static void save_cached(int trace, int index)
+{
+	struct file_id of;
+	struct buf content = BUF_INIT;
+	struct stat st;
+
+	if (!file_id_read(trace, &of) || !cache_may_keep(&of) || fstat(index, &st) < 0 ||
+	    st.st_size > MAX_CACHED || !buf_reserve(&content, (size_t)st.st_size))
+		return;
+	char *part = malloc(1 << 16);
+	for (off_t at = 0; part && at < st.st_size;) {
+		ssize_t n = pread(index, part, 1 << 16, at);
+		if (n <= 0)
+			break;
+		buf_add(&content, part, (size_t)n);
+		at += n;
+	}
+	free(part);
+	if (!buf_failed(&content) && content.len == (size_t)st.st_size)
+		cache_save(&cache_kind, &of, &content);
+	buf_done(&content);
+}
+
+static int temporary(void)
+{
+	const char *folder = getenv("TMPDIR");
+
+	return file_temporary(folder && *folder ? folder : "/tmp");
+}
+
+static int build_beside(const char *path, int trace, const struct index_trace *id,
+			const struct view_progress *progress, struct index **ret_index,
+			struct error *err)
+{
+	static const struct file_replaces replaces = {"an index of a trace", "\x89PLI\r\n\x1a\n"};
+	struct file_output out = FILE_OUTPUT_INIT;
+	bool placed = file_output_open(&out, path, &replaces, NULL) == 0;
+	int fd = placed ? fcntl(out.fd, F_DUPFD_CLOEXEC, 3) : temporary();
+	int code = fd < 0 ? error_sys(err, fd == -1 ? -errno : fd, "there is no room for the index")
+			  : run_build(trace, fd, id, progress, err);
+
+	/* What was written may be no more than that. */
+	int again = code == 0 ? open_again(fd, err) : -1;
+	if (code == 0 && again < 0)
+		code = again;
+	if (fd >= 0)
+		close(fd);
+	if (code == 0 && placed)
+		/* That it has no name is no reason not to use it. */
+		placed = file_output_place(&out, NULL) == 0;
+	if (code == 0 && !placed)
+		save_cached(trace, again);
+	file_output_done(&out);
+	return code < 0 ? code : index_open(again, id, ret_index, err);
+}
+
+int view_prepare(const char *path, int trace, const struct view_progress *progress,
+		 struct index **ret_index, bool *ret_built, struct error *err)
+{
+	_cleanup_free_ char *beside = index_path(path);
+	struct index_trace id;
+
+	int code = index_trace_read(trace, &id);
+	if (code == 0 && !beside)
+		code = -ENOMEM;
+	if (code < 0)
+		return error_sys(err, code, "cannot examine the trace");
+	*ret_built = false;
+	if (open_kept(beside, &id, ret_index) == 0 || open_cached(trace, &id, ret_index) == 0)
+		return 0;
+	*ret_built = true;
+	return build_beside(beside, trace, &id, progress, ret_index, err);
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* The exact slices of a window, as answers have them. */
+#pragma once
+
+#include "index/window.h"
+#include "view/common.h"
+
+struct slice_list {
+	struct index_span *items;
+	size_t n, cap;
+};
+/* Copies it to the end. 0 or -ENOMEM. */
+int slice_add(struct slice_list *list, const struct index_span *span);
+/* By begin; of those that begin together the longer one first. */
+void slice_sort(struct slice_list *list);
+
+/* window_read() of the source's trace. */
+int slice_read(const struct view_source *v, struct window *w, struct error *err);
+/* Members of a slice's object; its place is added to `places`. */
+void slice_write(const struct view_source *v, const struct index_span *span,
+		 struct view_places *places, struct json *j);
+/* Whether it is of a poll of a worker's loop, which is no slice of its thread. */
+bool slice_is_loop(const struct view_source *v, const struct index_span *span);
