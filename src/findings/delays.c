@@ -105,6 +105,78 @@ const struct finding_rule rule_delay = {
 	.judge = judge_delay,
 };
 
+/* ---- many are ready ---- */
+
+#define DEPTH_MANY 100 /* tasks that are ready, on average */
+
+struct depth_state {
+	struct rule_state st;
+	double ready_ns;     /* of all tasks together */
+	struct map families; /* by kind: uint64_t, ns */
+};
+
+static int depth_on_wait(void *ctx, const struct tl_wait *wait)
+{
+	struct depth_state *s = ctx;
+	uint64_t ns = wait->end_ns - wait->begin_ns, *family;
+
+	if (wait->state != TS_SCHEDULED || wait->task->role != TR_TASK)
+		return 0;
+	family = map_get_or_new(&s->families, wait->task->kind, 0, sizeof(*family));
+	if (!family)
+		return -ENOMEM;
+	*family += ns;
+	s->ready_ns += (double)ns;
+	return 0;
+}
+
+static int judge_depth(struct rule_state *st)
+{
+	struct depth_state *s = (struct depth_state *)st;
+	uint64_t length_ns = rule_facts(st)->scope.length_ns, most = 0;
+	double depth = length_ns ? s->ready_ns / (double)length_ns : 0;
+	uint32_t worst = TRACE_KIND_NONE;
+	const struct map_entry *e;
+	size_t pos = 0;
+
+	if (depth < DEPTH_MANY)
+		return 0;
+	while ((e = map_next(&s->families, &pos))) {
+		uint64_t ns = *(const uint64_t *)e->value;
+
+		if (ns > most || (ns == most && e->a < worst)) {
+			most = ns;
+			worst = (uint32_t)e->a;
+		}
+	}
+	struct finding_draft *d = rule_finds(st, finding_score(30, 30, (uint64_t)depth, 1000, 1));
+	if (!d)
+		return 0;
+	text_exact(&d->text, (uint64_t)depth);
+	buf_str(&d->text, " tasks were ready on average, and waited for a worker; most of ");
+	say_family(st, &d->text, worst);
+	if (rule_any_cpu_is_short(st))
+		buf_str(&d->text, ", perhaps because threads had no CPU");
+	d->f.kind = worst;
+	return 0;
+}
+
+static void done_depth(struct rule_state *st)
+{
+	map_free(&((struct depth_state *)st)->families, free);
+}
+
+const struct finding_rule rule_queue_depth = {
+	.name = "queue-depth",
+	.title = "many tasks are ready",
+	.advice = "there is more work than the workers do: take on less at a time, make polls "
+		  "cheaper, or give the runtime more workers and CPUs",
+	.sink = &(const struct timeline_sink){.wait = depth_on_wait},
+	.state_bytes = sizeof(struct depth_state),
+	.judge = judge_depth,
+	.done = done_depth,
+};
+
 /* ---- spawned, never polled ---- */
 
 #define STARVED_NS (10 * NSEC_PER_MSEC)

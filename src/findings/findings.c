@@ -11,15 +11,17 @@
 
 /* Causes come before what they may explain: the order of equal scores. */
 static const struct finding_rule *const rules[] = {
-	&rule_events_lost,    &rule_deadlock,	   &rule_stuck_poll,   &rule_pool_stuck,
-	&rule_lost_task,      &rule_descriptors,   &rule_overdue,      &rule_nothing_polled,
-	&rule_panicked,	      &rule_open_poll,	   &rule_throttled,    &rule_no_cpu,
-	&rule_pool_full,      &rule_no_progress,   &rule_driver,       &rule_long_polls,
-	&rule_blocking_calls, &rule_slow_requests, &rule_spin,	       &rule_convoy,
-	&rule_growth,	      &rule_kept,	   &rule_lifo_slot,    &rule_delay,
-	&rule_never_polled,   &rule_dropped,	   &rule_herd,	       &rule_imbalance,
-	&rule_in_place,	      &rule_chatty_pool,   &rule_samples_lost, &rule_spawns_unseen,
-	&rule_short,
+	&rule_events_lost,  &rule_deadlock,	  &rule_read_twice,	&rule_semaphore,
+	&rule_stuck_poll,   &rule_pool_stuck,	  &rule_lost_task,	&rule_runtime_drop,
+	&rule_guard,	    &rule_held_future,	  &rule_channel,	&rule_descriptors,
+	&rule_overdue,	    &rule_nothing_polled, &rule_panicked,	&rule_open_poll,
+	&rule_throttled,    &rule_no_cpu,	  &rule_pool_full,	&rule_no_progress,
+	&rule_driver,	    &rule_long_polls,	  &rule_blocking_calls, &rule_slow_requests,
+	&rule_spin,	    &rule_convoy,	  &rule_growth,		&rule_kept,
+	&rule_lifo_slot,    &rule_delay,	  &rule_never_polled,	&rule_queue_depth,
+	&rule_dropped,	    &rule_herd,		  &rule_imbalance,	&rule_in_place,
+	&rule_chatty_pool,  &rule_samples_lost,	  &rule_spawns_unseen,	&rule_short,
+	&rule_large_future, &rule_boxed_future,
 };
 #define N_RULES (sizeof(rules) / sizeof(rules[0]))
 
@@ -344,25 +346,31 @@ void finding_of(struct finding_draft *d, uint64_t serial, uint64_t number)
 	d->f.tasks[d->f.n_tasks++] = serial;
 }
 
+void finding_of_moment_thread(struct finding_draft *d, const struct rule_state *st,
+			      const struct rule_moment *rm, const struct moment_thread *t)
+{
+	const struct trace_reader *r = rule_facts(st)->reader;
+
+	for (uint32_t i = 0; i < trace_reader_n_threads(r); i++) {
+		const struct trace_thread *thread = trace_reader_thread(r, i);
+
+		if (thread && thread->process == rm->m.process && thread->tid == t->tid)
+			finding_on(d, i);
+	}
+}
+
 void finding_of_moment(struct finding_draft *d, const struct rule_state *st,
 		       const struct rule_moment *rm, const struct moment_task *t)
 {
-	const struct trace_reader *r = rule_facts(st)->reader;
 	const struct live_task *live = rule_live(st, rm, t);
-	uint32_t tid =
-		t->thread && t->thread <= rm->m.n_threads ? rm->m.threads[t->thread - 1].tid : 0;
 
 	d->f.process = rm->m.process;
 	if (d->f.kind == TRACE_KIND_NONE)
 		d->f.kind = moment_kind(rm, t);
 	if (live)
 		finding_of(d, live->serial, live->number);
-	for (uint32_t i = 0; tid && i < trace_reader_n_threads(r); i++) {
-		const struct trace_thread *thread = trace_reader_thread(r, i);
-
-		if (thread && thread->process == rm->m.process && thread->tid == tid)
-			finding_on(d, i);
-	}
+	if (t->thread && t->thread <= rm->m.n_threads)
+		finding_of_moment_thread(d, st, rm, &rm->m.threads[t->thread - 1]);
 }
 
 /* What it leaves open: it is of the whole recording, in the process of its threads or family. */
@@ -440,16 +448,23 @@ static const struct finding *stronger(const struct finding *a, const struct find
 	return !a || (b && b->score > a->score) ? b : a;
 }
 
+#define MAX_CAUSES 8
+
 /* A consequence scores below its cause, which its text names. */
 static void link_causes(struct findings *f)
 {
 	static const struct {
-		const char *effect, *causes[5];
+		const char *effect, *causes[MAX_CAUSES];
 	} links[] = {
 		{"lifo-slot", {"throttled"}},
-		{"nothing-polled", {"deadlock", "stuck-poll", "pool-stuck", "lost-task"}},
+		{"stuck-poll", {"guard-over-await"}},
+		{"open-poll", {"guard-over-await"}},
+		{"nothing-polled",
+		 {"deadlock", "read-twice", "semaphore-stuck", "stuck-poll", "pool-stuck",
+		  "lost-task", "guard-over-await"}},
 		{"overdue-timers", {"throttled", "stuck-poll", "open-poll", "long-polls"}},
-		{"no-progress", {"deadlock"}},
+		{"no-progress", {"deadlock", "read-twice", "semaphore-stuck", "held-future"}},
+		{"queue-depth", {"throttled", "no-cpu", "open-poll", "long-polls"}},
 		{"driver-stalled", {"throttled", "open-poll", "long-polls"}},
 		{"delay", {"throttled", "open-poll", "lifo-slot", "long-polls", "no-cpu"}},
 		{"never-polled", {"pool-full", "open-poll", "long-polls", "no-cpu"}},
@@ -473,7 +488,7 @@ static void link_causes(struct findings *f)
 
 			if (strcmp(effect->rule, links[k].effect) != 0)
 				continue;
-			for (size_t c = 0; c < 5 && links[k].causes[c]; c++)
+			for (size_t c = 0; c < MAX_CAUSES && links[k].causes[c]; c++)
 				cause = stronger(cause, found[rule_index(links[k].causes[c])]);
 			if (!cause)
 				continue;

@@ -20,8 +20,7 @@
 #define QUEUED_CLOSURES 3
 #define MOST_FINDINGS 3
 
-/* "task 12 app::serve" */
-static void say_moment_task(struct buf *out, const struct moment_task *t)
+void say_moment_task(struct buf *out, const struct moment_task *t)
 {
 	if (t->id)
 		buf_printf(out, "task %llu ", (unsigned long long)t->id);
@@ -30,8 +29,7 @@ static void say_moment_task(struct buf *out, const struct moment_task *t)
 	text_safe(out, t->kind->name);
 }
 
-/* " at src/main.rs:12 app::serve" */
-static void say_at(struct buf *out, const char *file, uint32_t line, const char *function)
+void say_at(struct buf *out, const char *file, uint32_t line, const char *function)
 {
 	buf_str(out, " at ");
 	trace_place_text(out, &(struct trace_place){.function = function ? function : "",
@@ -39,8 +37,7 @@ static void say_at(struct buf *out, const char *file, uint32_t line, const char 
 						    .line = line});
 }
 
-/* "futex, at src/main.rs:12 app::flush" of what a thread does; false: it is in no system call. */
-static bool say_call(struct buf *out, const struct moment_thread *t)
+bool say_call(struct buf *out, const struct moment_thread *t)
 {
 	const char *call = moment_call_name(t);
 	const struct moment_frame *f = moment_own_frame(t);
@@ -53,8 +50,8 @@ static bool say_call(struct buf *out, const struct moment_thread *t)
 	return true;
 }
 
-static const struct moment_thread *thread_of(const struct trace_moment *m,
-					     const struct moment_task *t)
+const struct moment_thread *rule_thread_of(const struct trace_moment *m,
+					   const struct moment_task *t)
 {
 	bool runs = t->state == IS_RUNNING || t->state == IS_WOKEN_RUNNING;
 
@@ -63,9 +60,8 @@ static const struct moment_thread *thread_of(const struct trace_moment *m,
 
 /* ---- deadlocks ---- */
 
-/* From when the last of these tasks came into its state, up to the moment. */
-static void spans_since(struct finding_draft *d, const struct rule_state *st,
-			const struct rule_moment *rm, const size_t *tasks, size_t n)
+void finding_spans_since(struct finding_draft *d, const struct rule_state *st,
+			 const struct rule_moment *rm, const size_t *tasks, size_t n)
 {
 	uint64_t since_ns = rule_facts(st)->scope.begin_ns;
 
@@ -107,7 +103,7 @@ static void find_deadlock(struct rule_state *st, const struct rule_moment *rm,
 		buf_printf(&d->text, ", and %zu more", c->n - 4);
 	for (size_t i = 0; i < c->n; i++)
 		finding_of_moment(d, st, rm, &rm->m.tasks[c->tasks[i]]);
-	spans_since(d, st, rm, c->tasks, c->n);
+	finding_spans_since(d, st, rm, c->tasks, c->n);
 }
 
 static int judge_deadlock(struct rule_state *st, const struct rule_moment *rm)
@@ -143,7 +139,7 @@ static int judge_lost_task(struct rule_state *st, const struct rule_moment *rm)
 	}
 	for (size_t i = 0; i < g->n_lost && i < FINDING_LANES; i++)
 		finding_of_moment(d, st, rm, &rm->m.tasks[g->lost[i].task]);
-	spans_since(d, st, rm, &g->lost[0].task, 1);
+	finding_spans_since(d, st, rm, &g->lost[0].task, 1);
 	return 0;
 }
 
@@ -187,7 +183,7 @@ static int judge_stuck_poll(struct rule_state *st, const struct rule_moment *rm)
 		return 0;
 	for (size_t k = 0, n = 0; k < rm->m.n_tasks && n < MOST_FINDINGS; k++) {
 		const struct moment_task *t = &rm->m.tasks[k];
-		const struct moment_thread *thread = thread_of(&rm->m, t);
+		const struct moment_thread *thread = rule_thread_of(&rm->m, t);
 
 		if (t->kind->role != TR_TASK || !thread || !thread->call ||
 		    !rule_is_quiet(st, rm, t))
@@ -222,7 +218,7 @@ static int judge_pool_stuck(struct rule_state *st, const struct rule_moment *rm)
 
 		if (t->kind->role != TR_BLOCKING || !rule_is_quiet(st, rm, t))
 			continue;
-		if (thread_of(&rm->m, t)) {
+		if (rule_thread_of(&rm->m, t)) {
 			n_run++;
 			first = first ? first : t;
 		} else if (t->state == IS_SCHEDULED) {
@@ -236,7 +232,7 @@ static int judge_pool_stuck(struct rule_state *st, const struct rule_moment *rm)
 	say_count(&d->text, n_run, "closure runs, of ", "closures run, the first of ");
 	text_safe(&d->text, first->kind->name);
 	buf_str(&d->text, " (");
-	if (!say_call(&d->text, thread_of(&rm->m, first)))
+	if (!say_call(&d->text, rule_thread_of(&rm->m, first)))
 		buf_str(&d->text, "on the CPU");
 	buf_str(&d->text, "); ");
 	say_count(&d->text, n_wait, "waits for a thread", "wait for a thread, the first of ");

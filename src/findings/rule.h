@@ -48,10 +48,15 @@ extern const struct finding_rule rule_spin, rule_herd;
 /* workers.c */
 extern const struct finding_rule rule_driver, rule_lifo_slot, rule_imbalance, rule_nothing_polled;
 /* delays.c */
-extern const struct finding_rule rule_delay, rule_never_polled;
+extern const struct finding_rule rule_delay, rule_never_polled, rule_queue_depth;
 /* moments.c */
 extern const struct finding_rule rule_deadlock, rule_lost_task, rule_stuck_poll, rule_pool_stuck,
 	rule_overdue, rule_kept, rule_descriptors;
+/* held.c */
+extern const struct finding_rule rule_read_twice, rule_guard, rule_held_future, rule_semaphore,
+	rule_channel, rule_runtime_drop;
+/* sizes.c */
+extern const struct finding_rule rule_large_future, rule_boxed_future;
 /* requests.c */
 extern const struct finding_rule rule_slow_requests;
 /* pool.c */
@@ -129,6 +134,8 @@ void finding_of(struct finding_draft *d, uint64_t serial, uint64_t number);
 /* A task of a moment, its family and its process, and the thread on which it runs. */
 void finding_of_moment(struct finding_draft *d, const struct rule_state *st,
 		       const struct rule_moment *rm, const struct moment_task *t);
+void finding_of_moment_thread(struct finding_draft *d, const struct rule_state *st,
+			      const struct rule_moment *rm, const struct moment_thread *t);
 /* `reason` continues "not applicable, because ...". */
 int rule_skips(struct rule_state *st, const char *reason);
 /* Skips with the reason, true, where events are missing that the rule needs. */
@@ -157,6 +164,18 @@ void say_time(const struct rule_state *st, struct buf *out, uint64_t time_ns);
 bool say_place(const struct rule_state *st, struct buf *out, uint64_t place);
 /* The innermost frame of a stack that is the program's own, else the innermost that is Rust. */
 bool say_stack(const struct rule_state *st, struct buf *out, uint64_t stack);
+/* moments.c: "task 12 app::serve" */
+void say_moment_task(struct buf *out, const struct moment_task *t);
+/* " at src/main.rs:12 app::serve" */
+void say_at(struct buf *out, const char *file, uint32_t line, const char *function);
+/* "futex, at src/main.rs:12 app::flush" of what a thread does; false: it is in no system call. */
+bool say_call(struct buf *out, const struct moment_thread *t);
+/* The thread on which it runs; NULL: it does not, or that is not known. */
+const struct moment_thread *rule_thread_of(const struct trace_moment *m,
+					   const struct moment_task *t);
+/* From when the last of these tasks came into its state, up to the moment. */
+void finding_spans_since(struct finding_draft *d, const struct rule_state *st,
+			 const struct rule_moment *rm, const size_t *tasks, size_t n);
 /* What the program's own code awaits there: "tokio::sync::mutex::lock", "" if not known. */
 const char *place_awaits(const struct rule_state *st, uint64_t place);
 /* Whether that, or what it awaits itself down to the innermost link, has the part in its name. */

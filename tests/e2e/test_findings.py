@@ -23,7 +23,8 @@ TROUBLES = {
     "coop": ("long-polls", r"count_events held its thread for 1"),
     "lifo": ("long-polls", r"decoder held its thread in \d+ polls of 1"),
     "futurelock": ("deadlock", r"DEADLOCK: task \d+ .*saga waits for Mutex::lock at src/futurelock.rs:\d+ "),
-    "rwlock": ("no-progress", r"tasks of .*get wait for .*rwlock.* at src/rwlock.rs:\d+ "),
+    "rwlock": ("read-twice", r"DEADLOCK: task \d+ .* has a guard of an RwLock and waits for RwLock::read of the same lock "
+                             r"at src/rwlock.rs:\d+ .*, behind task \d+ .*, which waits to write it at src/rwlock.rs:\d+ "),
     "leak": ("no-progress", r"tasks of .*watch_session wait for .*Notified at src/leak.rs:\d+ "),
     "pool_dead": ("pool-full", r"21 had none by the end\); its 8 threads were mostly in .*futex"),
     "spin closed": ("spin", r"dispatcher woke itself in \d+ % of its .* polls"),

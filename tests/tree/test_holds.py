@@ -89,6 +89,35 @@ def test_channels(holds, pollux):
         assert re.search(r": 2 of 4 queued, no senders, closed", text)
 
 
+FOUND = {
+    "guards": ("guard-over-await", r"task \d+ holds::std_mutex holds a std::sync::.*MutexGuard<u64> over the await at .*"
+                                   r"@std_mutex .*; 1 thread sleeps until it lets go, thread \d+ in futex at .*@blocked "),
+    "channels": ("channel-fills", r"1,234 messages are queued in a channel without a bound: task \d+ "
+                                  r"holds::slow_unbounded, which receives from it, waits at .*; 1 sender$"),
+    "permits": ("semaphore-stuck", r"6 tasks wait for one semaphore, .*: 4 have one and wait for more at .*@audit .*, the "
+                                   r"others at .*@place_order "),
+    "away": ("held-future", r"looks_away holds a future and does not poll it, though its timer is over, at .*@work .*: it "
+                            r"waits at .*@looks_away "),
+    "drops": ("runtime-drop", r"thread \d+ drops a runtime at .*@drops .* and waits for 1 thread of it, which runs task "
+                              r"\d+ holds::drops.* \(clock_nanosleep "),
+}
+
+
+@pytest.mark.parametrize("way", FOUND)
+def test_findings(holds, pollux, way):
+    """What is held is found, in its place, with the threads and tasks that it is about."""
+    rule, says = FOUND[way]
+    says = re.sub(r"@(\w+)", lambda mark: re.escape(forest.marks("holds.rs")[mark[1]]), says)
+    _, trace = holds(way)
+    report = driver.report(pollux, trace)
+    found = [f for f in report["findings"] if f["rule"] == rule]
+    assert len(found) == 1, report["findings"]
+    assert re.search(says, found[0]["text"]), found[0]["text"]
+    # A channel that is as full as it was is no warning.
+    assert (found[0]["score"] >= 50) == (way != "channels") and found[0]["advice"] and found[0]["tasks"]
+    assert found[0]["family"].startswith("holds::") and not set(found[0]["threads"]) - {t["tid"] for t in report["workers"]}
+
+
 def test_block_in_place(holds, pollux):
     mark = forest.marks("holds.rs")["in_place"]
     for what in holds("blocks"):

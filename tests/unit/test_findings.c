@@ -1,337 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Each rule of docs/findings.md on a small recording that has its trouble, and on one that nearly
- * has. A recording goes through the writer, the reader and the timeline, as a real one does.
+ * Each rule of docs/findings.md over events on a small recording that has its trouble, and on one that
+ * nearly has. test_findings_moments.c has those over moments.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
-#include "base/buf.h"
-#include "base/units.h"
-#include "findings/findings.h"
-#include "timeline/replay.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#define MS NSEC_PER_MSEC
-#define US NSEC_PER_USEC
-#define START (5000 * MS)
-#define N_THREADS 26
-
-enum { K_TASK, K_OTHER, K_WORKER, K_JOB, K_ROOT, K_FUTURE, K_IN_PLACE, K_HANDLER, N_KINDS };
-
-static const struct trace_kind kinds[N_KINDS] = {
-	[K_TASK] = {.name = "app::task",
-		    .full_name = "app::task",
-		    .scheduler = "multi_thread",
-		    .vtable = 0x1000},
-	[K_OTHER] = {.name = "app::other", .full_name = "app::other", .scheduler = "multi_thread"},
-	[K_WORKER] = {.role = TR_WORKER, .name = "Launch::launch", .full_name = "Launch::launch"},
-	[K_JOB] = {.role = TR_BLOCKING, .name = "app::job", .full_name = "app::job"},
-	[K_ROOT] = {.role = TR_ROOT, .name = "block_on", .scheduler = "multi_thread"},
-	[K_FUTURE] = {.role = TR_FUTURE, .name = "app::read_frame", .full_name = "app::read_frame"},
-	[K_HANDLER] = {.role = TR_FUTURE,
-		       .name = "app::order",
-		       .full_name = "app::order",
-		       .flags = TRACE_KIND_HANDLER},
-	[K_IN_PLACE] = {.role = TR_WORKER, .name = "block_in_place", .full_name = "block_in_place"},
-};
-
-enum { P_NONE, P_LOCK, P_SLEEP, P_SOCKET, P_NOTIFY };
-
-static const struct trace_place places[] = {
-	{.function = "app::task",
-	 .file = "src/main.rs",
-	 .line = 10,
-	 .flags = TRACE_PLACE_OWN,
-	 .awaits = "tokio::sync::mutex::lock"},
-	{.function = "app::other",
-	 .file = "src/main.rs",
-	 .line = 20,
-	 .flags = TRACE_PLACE_OWN,
-	 .awaits = "tokio::time::sleep::Sleep"},
-	{.function = "app::task",
-	 .file = "src/main.rs",
-	 .line = 30,
-	 .flags = TRACE_PLACE_OWN,
-	 .awaits = "tokio::net::tcp::stream::readable"},
-	{.function = "app::task",
-	 .file = "src/main.rs",
-	 .line = 40,
-	 .flags = TRACE_PLACE_OWN,
-	 .awaits = "tokio::sync::notify::Notified"},
-};
-
-/* Innermost first. C is nobody's own code, also where its source file is known. */
-static const struct trace_frame frames[] = {
-	{.function = "clock_nanosleep",
-	 .object = "/lib/libc.so.6",
-	 .file = "../sysdeps/unix/sysv/linux/clock_nanosleep.c",
-	 .line = 48},
-	{.function = "std::thread::functions::sleep",
-	 .object = "/srv/app",
-	 .file = "/rustc/59807616e1fa/library/std/src/thread/functions.rs",
-	 .line = 289},
-	{.function = "app::backoff", .object = "/srv/app", .file = "../src/retry.rs", .line = 7},
-	{.function = "clone3",
-	 .object = "/lib/libc.so.6",
-	 .file = "../sysdeps/clone3.S",
-	 .line = 1},
-};
-#define N_FRAMES (sizeof(frames) / sizeof(frames[0]))
-
-/* ---- a recording ---- */
-
-struct recording {
-	struct trace_event *events[N_THREADS];
-	size_t n[N_THREADS];
-	uint64_t length_ns;
-	struct trace_cpu cpu;			      /* n_threads 0: none */
-	uint32_t process;			      /* of all threads, as their records have it */
-	const struct trace_moment *moments[MOMENT_N]; /* NULL: none */
-};
-
-#define MAX_EVENTS 65536
-
-static void at(struct recording *rec, unsigned thread, uint64_t time_ns, unsigned type,
-	       unsigned arg, uint32_t kind, uint64_t task, uint64_t value)
-{
-	if (!rec->events[thread])
-		rec->events[thread] = calloc(MAX_EVENTS, sizeof(struct trace_event));
-	assert_non_null(rec->events[thread]);
-	assert_true(rec->n[thread] < MAX_EVENTS);
-	rec->events[thread][rec->n[thread]++] = (struct trace_event){
-		.time = START + time_ns,
-		.thread = thread,
-		.type = type,
-		.arg = arg,
-		.kind = kind,
-		.task = task,
-		.value = value,
-	};
-}
-
-static void spawn(struct recording *rec, unsigned thread, uint64_t t, uint32_t kind, uint64_t task)
-{
-	at(rec, thread, t, TE_SPAWN, TRACE_SPAWN_NAMED, kind, task, 0);
-}
-
-static void poll_begin(struct recording *rec, unsigned thread, uint64_t t, uint32_t kind,
-		       uint64_t task)
-{
-	at(rec, thread, t, TE_POLL_BEGIN, 0, kind, task, 0);
-}
-
-static void poll_end(struct recording *rec, unsigned thread, uint64_t t, uint32_t kind,
-		     uint64_t task, unsigned outcome, unsigned place)
-{
-	at(rec, thread, t, TE_POLL_END, outcome, kind, task, place);
-}
-
-static void poll(struct recording *rec, unsigned thread, uint64_t t, uint64_t ns, uint32_t kind,
-		 uint64_t task, unsigned outcome, unsigned place)
-{
-	poll_begin(rec, thread, t, kind, task);
-	poll_end(rec, thread, t + ns, kind, task, outcome, place);
-}
-
-static void wake(struct recording *rec, unsigned thread, uint64_t t, uint32_t kind, uint64_t task)
-{
-	at(rec, thread, t, TE_WAKE, TW_SCHEDULED, kind, task, 0);
-}
-
-static void block(struct recording *rec, unsigned thread, uint64_t end, uint64_t ns, unsigned call)
-{
-	at(rec, thread, end, TE_BLOCK, call, TRACE_KIND_NONE, 0, ns);
-}
-
-static void park(struct recording *rec, unsigned thread, uint64_t from, uint64_t to, unsigned call)
-{
-	at(rec, thread, from, TE_PARK, call, TRACE_KIND_NONE, 0, 0);
-	at(rec, thread, to, TE_UNPARK, call, TRACE_KIND_NONE, 0, 0);
-}
-
-/* A thread whose loop a worker's poll is. */
-static void worker(struct recording *rec, unsigned thread)
-{
-	at(rec, thread, 0, TE_THREAD_BEGIN, 0, TRACE_KIND_NONE, 0, 0);
-	at(rec, thread, thread + 1, TE_POLL_BEGIN, 0, K_WORKER, 1000 + thread, 0);
-}
-
-static void write_recording(struct recording *rec, const char *path)
-{
-	struct error err = {0};
-	struct trace_writer *w;
-	uint32_t index;
-	const struct trace_process process = {
-		.pid = 4242, .exe = "/srv/app", .cmdline = "app", .start_ns = START};
-	const struct trace_runtime runtime = {.name = "tokio", .object = "/srv/app"};
-	const struct trace_cost cost = {.end_ns = START + rec->length_ns, .end_reason = "duration"};
-
-	assert_int_equal(trace_writer_open(path, &w, &err), 0);
-	assert_int_equal(trace_writer_process(w, &process, &index), 0);
-	assert_int_equal(trace_writer_runtime(w, &runtime, &index), 0);
-	for (size_t i = 0; i < N_KINDS; i++)
-		assert_int_equal(trace_writer_kind(w, &kinds[i], &index), 0);
-	for (unsigned i = 0; i < N_THREADS; i++) {
-		const struct trace_thread thread = {
-			.process = rec->process, .tid = 100 + i, .name = "worker"};
-
-		assert_int_equal(trace_writer_thread(w, &thread, &index), 0);
-	}
-	for (size_t i = N_FRAMES; i-- > 0;) {
-		const struct trace_stack stack = {.parent = N_FRAMES - 1 - i, .frame = i};
-
-		assert_int_equal(trace_writer_stack(w, &stack, &index), 0);
-		assert_int_equal(index, N_FRAMES - 1 - i);
-	}
-	if (rec->moments[MOMENT_START])
-		assert_int_equal(trace_writer_moment(w, rec->moments[MOMENT_START]), 0);
-	for (unsigned i = 0; i < N_THREADS; i++)
-		if (rec->n[i])
-			assert_int_equal(trace_writer_events(w, i, rec->events[i], rec->n[i]), 0);
-	for (size_t i = 0; i < N_FRAMES; i++)
-		assert_int_equal(trace_writer_frame(w, &frames[i], &index), 0);
-	/* As in a live recording, what places read is known after they were used. */
-	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
-		assert_int_equal(trace_writer_place(w, &places[i], &index), 0);
-	if (rec->moments[MOMENT_END])
-		assert_int_equal(trace_writer_moment(w, rec->moments[MOMENT_END]), 0);
-	assert_int_equal(trace_writer_cost(w, &cost), 0);
-	if (rec->cpu.n_threads)
-		assert_int_equal(trace_writer_cpu(w, &rec->cpu), 0);
-	assert_int_equal(trace_writer_close(w, &err), 0);
-	for (unsigned i = 0; i < N_THREADS; i++)
-		free(rec->events[i]);
-}
-
-static void family(const void *ctx, struct buf *out, uint32_t kind, uint32_t handler)
-{
-	(void)ctx;
-	buf_str(out, kind < N_KINDS ? kinds[kind].name : "?");
-	if (handler != TRACE_KIND_NONE)
-		buf_printf(out, " > %s", kinds[handler].name);
-}
-
-static void log_lanes(struct buf *out, const struct finding *f, uint64_t base_ns)
-{
-	buf_printf(out, "%s: %.3f..%.3f ms, process %u, threads", f->rule,
-		   (double)(f->from_ns - base_ns) / 1e6, (double)(f->to_ns - base_ns) / 1e6,
-		   f->process);
-	for (size_t i = 0; i < f->n_threads; i++)
-		buf_printf(out, " %u", f->threads[i]);
-	buf_str(out, ", tasks");
-	for (size_t i = 0; i < f->n_tasks; i++)
-		buf_printf(out, " %llu=%llu", (unsigned long long)f->tasks[i],
-			   (unsigned long long)f->numbers[i]);
-	buf_char(out, '\n');
-}
-
-/* One line for each finding of some score: "rule: text", with "<- cause". In *lanes, unless it is
- * NULL, one for each with what it is about. */
-static char *judged_with_lanes(struct recording *rec, const struct replay_filter *filter,
-			       struct buf *lanes)
-{
-	char path[] = "/tmp/test_findings.XXXXXX";
-	struct timeline_totals totals;
-	struct trace_reader *reader;
-	struct error err = {0};
-	struct buf log = BUF_INIT;
-	struct fan_out all;
-	uint64_t base_ns;
-	int fd = mkstemp(path);
-
-	assert_true(fd >= 0);
-	close(fd);
-	write_recording(rec, path);
-	assert_int_equal(trace_reader_open(path, &reader, &err), 0);
-	struct findings *f = findings_new(reader, NULL);
-	assert_non_null(f);
-	all.sinks = findings_sinks(f, &all.n);
-	if (timeline_replay(reader, filter, &fan_out_sink, &all, NULL, NULL, &totals, &base_ns,
-			    &err) < 0)
-		fail_msg("%s", err.text);
-	const struct findings_scope scope = {
-		.base_ns = base_ns,
-		.begin_ns = base_ns,
-		.end_ns = totals.last_ns,
-		.length_ns = replay_length_ns(reader, filter, base_ns, totals.last_ns),
-		.filtered = filter,
-		.totals = &totals,
-		.family = family,
-	};
-	assert_int_equal(findings_judge(f, &scope), 0);
-	for (size_t i = 0; i < findings_n(f); i++) {
-		const struct finding *one = findings_get(f, i);
-
-		assert_in_range(one->score, 1, 100);
-		if (i)
-			assert_true(findings_get(f, i - 1)->score >= one->score);
-		if (one->score < FINDING_MINOR)
-			continue;
-		buf_printf(&log, "%s: %s", one->rule, one->text);
-		if (one->cause)
-			buf_printf(&log, " <- %s", one->cause);
-		buf_char(&log, '\n');
-		if (lanes)
-			log_lanes(lanes, one, base_ns);
-		assert_true(one->from_ns >= base_ns && one->to_ns >= one->from_ns);
-		assert_true(one->to_ns <= totals.last_ns);
-	}
-	buf_str(&log, "");
-	assert_int_equal(findings_n_checks(f), 33);
-	findings_free(f);
-	trace_reader_free(reader);
-	unlink(path);
-	*rec = (struct recording){0};
-	return buf_steal(&log);
-}
-
-static char *judged(struct recording *rec, const struct replay_filter *filter)
-{
-	return judged_with_lanes(rec, filter, NULL);
-}
-
-/* That a finding of the rule is about this, as log_lanes() writes it. */
-static void expect_lanes(struct recording *rec, const char *rule, const char *about)
-{
-	struct buf lanes = BUF_INIT;
-	char want[256];
-
-	free(judged_with_lanes(rec, NULL, &lanes));
-	snprintf(want, sizeof(want), "%s: %s\n", rule, about);
-	buf_str(&lanes, "");
-	if (!strstr(lanes.data, want))
-		fail_msg("%s is not in:\n%s", want, lanes.data);
-	buf_done(&lanes);
-}
-
-static void expect(struct recording *rec, const char *want)
-{
-	char *got = judged(rec, NULL);
-
-	assert_string_equal(got ? got : "", want);
-	free(got);
-}
-
-/* Of several findings, that this rule has one that begins so; or none. */
-static void expect_rule(struct recording *rec, const char *rule, const char *begins)
-{
-	char *got = judged(rec, NULL), want[512];
-
-	snprintf(want, sizeof(want), "%s: %s", rule, begins ? begins : "");
-	char *found = got ? strstr(got, want) : NULL;
-	if (begins ? !found : found != NULL)
-		fail_msg("%s \"%s\" %s:\n%s", rule, want, begins ? "is not in" : "is in",
-			 got ? got : "");
-	free(got);
-}
+#include "tests/unit/findings_recording.h"
 
 /* ---- polls ---- */
 
@@ -681,6 +353,22 @@ static void test_delay(void **state)
 	expect_rule(&rec, "delay",
 		    "a task was ready but waited 53.0 ms for a worker (polled at 54.0 ms): "
 		    "app::task, while its worker was in a poll of app::other <- long-polls\n");
+}
+
+static void test_queue_depth(void **state)
+{
+	(void)state;
+	for (unsigned n = 90; n <= 200; n += 110) {
+		struct recording rec = {.length_ns = 1000 * MS};
+
+		worker(&rec, 0);
+		for (unsigned i = 0; i < n; i++)
+			spawn(&rec, 0, 10, K_TASK, 1 + i);
+		expect_rule(&rec, "queue-depth",
+			    n == 200 ? "199 tasks were ready on average, and waited for a worker; "
+				       "most of app::task\n"
+				     : NULL);
+	}
 }
 
 static void test_never_polled(void **state)
@@ -1075,6 +763,7 @@ int main(void)
 		cmocka_unit_test(test_nothing_polled),
 		cmocka_unit_test(test_delay),
 		cmocka_unit_test(test_never_polled),
+		cmocka_unit_test(test_queue_depth),
 		cmocka_unit_test(test_pool_full),
 		cmocka_unit_test(test_chatty_pool),
 		cmocka_unit_test(test_in_place),

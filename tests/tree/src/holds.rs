@@ -6,8 +6,9 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 use tokio::runtime::Builder;
-use tokio::sync::{broadcast, mpsc, oneshot, watch};
+use tokio::sync::{broadcast, mpsc, oneshot, watch, Semaphore};
 use tokio::task::LocalSet;
+use tokio::time::sleep;
 
 async fn std_mutex(lock: Arc<Mutex<u64>>) {
     let guard = lock.lock().unwrap();
@@ -246,6 +247,52 @@ fn channels() {
     std::mem::forget((runtime, kept));
 }
 
+// Each has one of four permits and waits for a second one.
+async fn place_order(permits: Arc<Semaphore>) {
+    let _one = permits.acquire().await; // @place_order
+    sleep(Duration::from_millis(50)).await;
+    let _two = permits.acquire().await; // @audit
+}
+
+fn permits() {
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let permits = Arc::new(Semaphore::new(4));
+    for _ in 0..6 {
+        runtime.spawn(place_order(permits.clone()));
+    }
+    std::mem::forget(runtime);
+}
+
+async fn work() {
+    sleep(Duration::from_millis(60)).await; // @work
+}
+
+/// Polls work once, then waits for something else, with work still there.
+async fn looks_away() {
+    let work = work();
+    tokio::pin!(work);
+    tokio::select! {
+        _ = &mut work => {}
+        _ = sleep(Duration::from_millis(10)) => pending::<()>().await, // @looks_away
+    }
+    work.await;
+}
+
+fn away() {
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.spawn(looks_away());
+    std::mem::forget(runtime);
+}
+
+fn drops() {
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.spawn_blocking(|| std::thread::sleep(Duration::from_secs(86400)));
+    std::thread::sleep(Duration::from_millis(50));
+    std::thread::spawn(move || {
+        drop(runtime); // @drops
+    });
+}
+
 async fn in_place() {
     tokio::task::block_in_place(|| std::thread::sleep(Duration::from_secs(86400))); // @in_place
 }
@@ -261,6 +308,9 @@ fn main() {
         Some("guards") => guards(),
         Some("channels") => channels(),
         Some("blocks") => blocks(),
+        Some("permits") => permits(),
+        Some("away") => away(),
+        Some("drops") => drops(),
         other => panic!("no such way to hold: {other:?}"),
     }
     std::thread::sleep(Duration::from_millis(500));
