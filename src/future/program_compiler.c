@@ -278,6 +278,14 @@ static size_t compile_held(struct program_compiler *c, uint32_t number, const st
 	return compile_cell(c, d, &cell, k->object, &r);
 }
 
+/* Whether the state lies where the code of the poll function, which the agent goes by, has it. Else the
+ * debug information is of something else, or wrong. */
+static bool has_state_of_code(const struct dw_type *t, const struct scan_future *f)
+{
+	return f->result.from != AR_STATE ||
+	       (t->discr_offset == f->result.offset && t->discr_size == f->result.size);
+}
+
 /* A future whose polls are hooked: the program begins at its own address. */
 static size_t compile_future(struct program_compiler *c, uint32_t number,
 			     const struct attach_kind *k, uint32_t first)
@@ -287,7 +295,7 @@ static size_t compile_future(struct program_compiler *c, uint32_t number,
 	struct future_cell cell = {0};
 
 	cell.future = d ? find_future_type(d, k->future) : NULL;
-	if (!cell.future) {
+	if (!cell.future || !has_state_of_code(cell.future, k->future)) {
 		if (c->depth == PLACES_DEEP && set_handler_by_name(c, k, &r))
 			add_result(c, &r);
 		return 0;

@@ -9,6 +9,7 @@ import driver
 import pytest
 from conftest import HERE, Program
 from debug_lies import Lies
+from test_chains import chains
 
 STAMPED_SUM = 8 * 10  # 4 futures, each 1 and the last bit of ODD, ten rounds
 
@@ -85,6 +86,29 @@ def test_wrong_places_in_boxes(pollux, tmp_path, monkeypatch, name):
             program.process.kill()
             program.process.wait()
         path.unlink()
+
+
+@pytest.mark.parametrize("delta", [-8, -16])
+def test_state_elsewhere_than_in_the_code(pollux, tmp_path, monkeypatch, delta):
+    """The state is said to lie where those of the futures inside lie, so what is read there makes sense. The code
+    says otherwise, so no await point is claimed of what a box holds but its name."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    lies = Lies(builder.build("tokio-1.54", "release-debug", "links", root=HERE), b"__state")
+    path = lies.write(tmp_path / "lie", lambda value, size: value + delta)
+    program = Program(path, "twelve", 300)
+    try:
+        recorder = driver.Recorder(pollux, program.pid, tmp_path / "t.plx")
+        recorder.until_compiled()
+        program.go()
+        assert program.end() == 0
+        code, said = recorder.wait()
+        assert code == 0, said
+    finally:
+        program.process.kill()
+        program.process.wait()
+    found = chains(tmp_path / "t.plx", "links")
+    links = {link for each in found.values() for chain in each for link in chain}
+    assert links == {("twelve::{closure}", 0)}, links
 
 
 @pytest.mark.parametrize("name", [b"semaphore", b"notify", b"inner", b"chan", b"receiver"])
