@@ -1,10 +1,12 @@
-//! Three functions for C: make a runtime, let it work, end it and get the truth.
+//! Four functions for C: make a runtime, let it work in two ways, end it and get the truth.
 
 #[macro_use]
 #[path = "../src/truth.rs"]
 mod truth;
 
 use std::ffi::{c_char, CString};
+use std::future::Future;
+use std::pin::Pin;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 
@@ -50,6 +52,40 @@ pub unsafe extern "C" fn inside_work(rt: *const Runtime, n: u64) -> u64 {
             sender.await.unwrap();
         }
         receiver.await.unwrap()
+    })
+}
+
+fn turns(n: u64) -> Pin<Box<dyn Future<Output = u64> + Send>> {
+    Box::pin(async move {
+        for _ in 0..n {
+            tokio::task::yield_now().await;
+        }
+        n
+    })
+}
+
+/// The same in boxes: a future in one awaits another that is in one, in four tasks; gives what they
+/// have in all, 4 n.
+///
+/// # Safety
+/// `rt` comes from `inside_begin` and was not ended.
+#[no_mangle]
+pub unsafe extern "C" fn inside_boxes(rt: *const Runtime, n: u64) -> u64 {
+    truth::begin();
+    let rt = &*rt;
+    let tasks: Vec<_> = (0..4)
+        .map(|_| {
+            let outer: Pin<Box<dyn Future<Output = u64> + Send>> =
+                Box::pin(async move { turns(n).await });
+            rt.spawn(library_worker(async move { outer.await }))
+        })
+        .collect();
+    rt.block_on(async {
+        let mut sum = 0;
+        for task in tasks {
+            sum += task.await.unwrap();
+        }
+        sum
     })
 }
 
