@@ -4,6 +4,7 @@ put it where a certain one does."""
 import bisect
 import itertools
 import os
+import resource
 import shutil
 import signal
 import struct
@@ -178,6 +179,32 @@ def test_killed(pollux, laid_out, tmp_path, all_of_it, kind):
         killed += 1
     assert killed > 5
     # The last one has undone all that the others have left.
+    assert test_futures.unchanged(code, test_futures.code_of(program.pid))
+    program.process.kill()
+    program.process.wait()
+
+
+@pytest.mark.parametrize("kind", NAMES, ids=NAMES.get)
+def test_no_more_memory(pollux, laid_out, tmp_path, all_of_it, kind):
+    """From some call of ptrace on, each in turn, the program may map no more memory: at the attach or at the detach.
+    It goes on, and once it may, it is recorded again and left as it was."""
+    library = builder.compile_c(builder.TARGETS / "die_at_ptrace.c", "die_at_ptrace.so", "-shared", "-fPIC")
+    path, _ = laid_out(kind)
+    program = Program(path, 600000, 2)
+    code, codes = test_futures.code_of(program.pid), Counter()
+    program.go()
+    for at in itertools.count(1, 1 if all_of_it else 13):
+        limits = resource.prlimit(program.pid, resource.RLIMIT_AS)
+        result = driver.run(pollux, "record", "-p", program.pid, "-d", "0.02", "-o", tmp_path / "t.plx",
+                            "--futures=all", env={**os.environ, "LD_PRELOAD": str(library), "FULL_AT": str(at)})
+        codes[result.returncode] += 1
+        assert result.returncode in (0, 1), result.stderr
+        assert result.returncode == 0 or "memory" in result.stderr or "next recording" in result.stderr, result.stderr
+        assert program.process.poll() is None, (at, program.process.returncode)
+        was_limited = resource.prlimit(program.pid, resource.RLIMIT_AS, limits) != limits
+        if not was_limited:
+            break
+    assert codes[1] and codes[0], codes
     assert test_futures.unchanged(code, test_futures.code_of(program.pid))
     program.process.kill()
     program.process.wait()

@@ -4,6 +4,7 @@
  * from where it follows a program or sends a thread on a remote call. Or after it has sent the thread,
  * to which it gives the signal $WITH_SIGNAL. Or it kills the process $KILL when it has mapped its memory.
  * Or it kills what is traced after that call number $KILL_AT. Or that call number $FAIL_AT fails, by EIO.
+ * Or from that call number $FULL_AT on what is traced may map no more memory.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -13,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/shm.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -28,12 +30,18 @@ long ptrace(enum __ptrace_request request, ...)
 {
 	static atomic_int n_calls;
 	int at = number("DIE_AT"), kill_at = number("KILL_AT"), fail_at = number("FAIL_AT");
+	int full_at = number("FULL_AT");
 	int call = n_calls || request == PTRACE_SETOPTIONS ? ++n_calls : 0;
 	va_list args;
 
 	va_start(args, request);
 	long pid = va_arg(args, long), addr = va_arg(args, long), data = va_arg(args, long);
 	va_end(args);
+	if (call && call == full_at) {
+		const struct rlimit none = {4096, RLIM_INFINITY};
+
+		prlimit((pid_t)pid, RLIMIT_AS, &none, NULL);
+	}
 	if (call && call == fail_at) {
 		errno = EIO;
 		return -1;
