@@ -41,6 +41,7 @@ LIBRARIES = {
     "libelf": "libelf.a",
     "libevent": "libevent_core.a",
     "libiberty": "libiberty.a",
+    "sqlite": "libsqlite3.a",
     "utf8proc": "libutf8proc.a",
     "zlib": "libz.a",
     "zstd": "libzstd.a",

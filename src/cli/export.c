@@ -8,29 +8,17 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "cli/export_output.h"
 #include "cli/filter.h"
 #include "cli/input.h"
 #include "cli/verbs.h"
 #include "export/export.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
-
-struct output {
-	struct file_replaces replaces;
-	struct file_output out;
-	FILE *file;
-};
-
-static void output_done(struct output *o)
-{
-	if (o->file)
-		fclose(o->file);
-	file_output_done(&o->out);
-}
 
 /* "dir/trace.plx" into "trace.json": in the folder where the user is. */
 static char *derived_path(const char *input, const char *extension)
@@ -68,28 +56,6 @@ static char *output_path(const char *wanted, const char *input, const char *exte
 		return NULL;
 	}
 	return path;
-}
-
-static int output_open(struct output *o, const char *path, struct error *err)
-{
-	TRY(file_output_open(&o->out, path, &o->replaces, err));
-	int copy = fcntl(o->out.fd, F_DUPFD_CLOEXEC, 3);
-	o->file = copy < 0 ? NULL : fdopen(copy, "w");
-	if (o->file)
-		return 0;
-	if (copy >= 0)
-		close(copy);
-	return error_set(err, -ENOMEM, "out of memory");
-}
-
-/* All is written: the file gets its name. */
-static int output_finish(struct output *o, const char *path, struct error *err)
-{
-	int failed = fclose(o->file);
-
-	o->file = NULL;
-	return failed ? error_sys(err, -errno, "cannot write %s", path)
-		      : file_output_place(&o->out, err);
 }
 
 static void print_summary(const struct export_ops *ops, const char *path,
@@ -198,71 +164,139 @@ static int no_viewer(const struct cli_args *args, const char *viewer)
 			 buf_failed(&names) ? "others" : names.data);
 }
 
-static int run(const struct cli_args *args, struct error *err)
+/* NULL after wrong use, *ret_code. */
+static const struct export_ops *choose_format(const struct cli_args *args, int *ret_code)
 {
-	static char label[] = "exporting";
-	struct export_options opt = {.progress = cli_progress, .progress_ctx = label};
-	struct export_summary summary = {0};
-	_cleanup_(output_done) struct output out = {.out = FILE_OUTPUT_INIT};
-	_cleanup_free_ char *path = NULL;
-	const char *format = cli_option(args, "format");
-
-	const char *viewer = cli_option(args, "for");
+	const char *format = cli_option(args, "format"), *viewer = cli_option(args, "for");
 	const struct export_ops *ops =
 		viewer ? export_find_for(viewer)
 		       : export_find(format ? format : export_formats[0]->name);
-	if (format && viewer)
-		return cli_usage(args, "--format and --for exclude each other");
-	if (!ops && viewer)
-		return no_viewer(args, viewer);
-	if (!ops)
-		return no_format(args, format);
-	int r = parse(args, &opt);
-	if (r)
-		return r;
 
-	_cleanup_free_ char *input = NULL;
-	r = input_trace(args, &input);
-	if (r)
-		return r;
-	struct trace_reader *reader = NULL;
-	r = trace_reader_open(input, &reader, err);
-	if (r == 0) {
-		path = output_path(cli_option(args, "output"), input, ops->extension, err);
-		out.replaces = (struct file_replaces){"an export of this format", ops->begin,
-						      ops->begin_len, ops->begin_at};
-		r = path ? output_open(&out, path, err) : -EINVAL;
+	if (format && viewer) {
+		*ret_code = cli_usage(args, "--format and --for exclude each other");
+		return NULL;
 	}
+	if (!ops)
+		*ret_code = viewer ? no_viewer(args, viewer) : no_format(args, format);
+	return ops;
+}
+
+/* Tables are chosen, or go into a folder, only where a format has several. */
+static int choose_tables(const struct cli_args *args, const struct export_ops *ops,
+			 struct export_options *opt, bool *ret_folder)
+{
+	const char *output = cli_option(args, "output");
+	_cleanup_buf_ struct buf names = BUF_INIT;
+	struct stat st;
+
+	opt->table = cli_option(args, "table");
+	export_table_names(&names);
+	if (opt->table && !ops->tables)
+		return cli_usage(args, "the format %s has no tables to choose from", ops->name);
+	if (opt->table && !export_has_table(opt->table))
+		return cli_usage(args, "no table '%s': there are %s", opt->table,
+				 buf_failed(&names) ? "others" : names.data);
+	size_t len = output ? strlen(output) : 0;
+	*ret_folder = ops->tables && len && strcmp(output, "-") &&
+		      (output[len - 1] == '/' || (stat(output, &st) == 0 && S_ISDIR(st.st_mode)));
+	if (*ret_folder && opt->table)
+		return cli_usage(args, "a folder gets all tables: --table is for one file");
+	return 0;
+}
+
+static int write_file(const struct cli_args *args, const struct export_ops *ops,
+		      struct trace_reader *reader, const char *input, struct export_options *opt,
+		      struct export_summary *ret_summary, char **ret_path, struct error *err)
+{
+	_cleanup_(output_done) struct output out = OUTPUT_INIT;
+	int r;
+
+	*ret_path = output_path(cli_option(args, "output"), input, ops->extension, err);
+	r = *ret_path ? output_open(&out, *ret_path, ops, err) : -EINVAL;
+	if (r == 0)
+		r = ops->write(reader, opt, out.file, ret_summary, err);
+	return r < 0 ? r : output_finish(&out, err);
+}
+
+static int write_folder(const struct cli_args *args, const struct export_ops *ops,
+			struct trace_reader *reader, const char *input, struct export_options *opt,
+			struct export_summary *ret_summary, char **ret_path, struct error *err)
+{
+	_cleanup_(output_folder_done) struct output_folder to = {
+		.path = cli_option(args, "output"), .input = input, .ops = ops};
+	const struct export_folder folder = {output_folder_open, &to};
+	int r;
+
+	*ret_path = strdup(to.path);
+	if (!*ret_path)
+		return error_set(err, -ENOMEM, "out of memory");
+	opt->folder = &folder;
+	r = ops->write(reader, opt, NULL, ret_summary, err);
+	opt->folder = NULL;
+	return r < 0 ? r : output_folder_finish(&to, err);
+}
+
+static int export_one(const struct cli_args *args, const struct export_ops *ops, const char *input,
+		      struct export_options *opt, bool folder, struct error *err)
+{
+	struct export_summary summary = {0};
+	struct trace_reader *reader = NULL;
+	_cleanup_free_ char *path = NULL;
+	const char *lost;
+	int r = trace_reader_open(input, &reader, err);
+
 	if (r == 0) {
-		r = ops->write(reader, &opt, out.file, &summary, err);
+		r = (folder ? write_folder : write_file)(args, ops, reader, input, opt, &summary,
+							 &path, err);
 		cli_progress_done();
 		if (r == -EPIPE) {
 			trace_reader_free(reader);
 			return 0;
 		}
-		if (r < 0 && r != -ENOENT)
+		if (r < 0 && r != -ENOENT && path)
 			error_add(err, "cannot export %s", input);
 	}
-	const char *lost;
 	if (r == 0 && trace_reader_truncated(reader, &lost))
 		complain_cut(lost);
-	if (r == 0)
-		r = output_finish(&out, path, err);
 	if (r == 0)
 		print_summary(ops, path, &summary);
 	trace_reader_free(reader);
 	return r < 0 ? 1 : 0;
 }
 
+static int run(const struct cli_args *args, struct error *err)
+{
+	static char label[] = "exporting";
+	struct export_options opt = {.progress = cli_progress, .progress_ctx = label};
+	_cleanup_free_ char *input = NULL;
+	bool folder;
+	int r = 2;
+	const struct export_ops *ops = choose_format(args, &r);
+
+	if (!ops || (r = parse(args, &opt)) || (r = choose_tables(args, ops, &opt, &folder)))
+		return r;
+	if (folder && cli_n_operands(args) > 1) {
+		for (size_t i = 0; r == 0 && i < cli_n_operands(args); i++)
+			r = export_one(args, ops, cli_operand(args, i), &opt, true, err);
+		return r;
+	}
+	r = input_trace(args, &input);
+	return r ? r : export_one(args, ops, input, &opt, folder, err);
+}
+
 static const struct cli_option options[] = {
 	{'f', "format", "FORMAT", "chrome (the default), perfetto, firefox, folded, ...", false,
-	 false, "chrome speedscope perfetto firefox folded flame pprof"},
+	 false, "chrome speedscope perfetto firefox folded flame pprof csv jsonl sqlite parquet"},
 	{0, "for", "VIEWER", "the format that VIEWER reads best: perfetto, speedscope, ...", false,
 	 false,
 	 "catapult speedscope perfetto firefox inferno flamegraph.pl browser pprof go pyroscope "
 	 "parca"},
 	{'o', "output", "FILE", "write to FILE (- is standard output)", false},
 	FILTER_OPTIONS,
+	{0, "table", "TABLE",
+	 "of csv, jsonl, parquet: write only this one (polls, waits, tasks, ...)", false, false,
+	 "polls waits wakes tasks blocking parks futures samples off_cpu syscalls threads losses "
+	 "trace"},
 	{0, "weight", "WHAT", "of folded: idle (waiting and scheduled), polling, blocked, cpu, ...",
 	 false, false, "idle waiting scheduled polling blocked cpu"},
 	{0, "lanes", "HOW", "task: a lane per task; packed: tasks share lanes; auto", false, false,
@@ -285,7 +319,7 @@ static const char *const examples[] = {
 
 const struct cli_verb verb_export = {
 	.name = "export",
-	.synopsis = "export [OPTIONS] [FILE.plx]",
+	.synopsis = "export [OPTIONS] [FILE.plx]...",
 	.summary = "write a trace in the format of another viewer",
 	.text = "Writes the trace FILE.plx (default: the newest here) for a viewer of timelines. "
 		"The format chrome has a lane per thread and a lane per task, grouped by family, "

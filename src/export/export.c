@@ -2,6 +2,7 @@
 /* The formats, in the order in which help shows them: one file and one line each. */
 #include "export/export.h"
 #include "export/formats.h"
+#include "export/rows.h"
 
 #include <string.h>
 
@@ -14,6 +15,12 @@ const struct export_ops *const export_formats[] = {
 	&export_folded,
 	&export_flame,
 	&export_pprof,
+	&export_csv,
+	&export_jsonl,
+#ifdef POLLUX_SQLITE
+	&export_sqlite,
+#endif
+	&export_parquet,
 	NULL,
 };
 /* clang-format on */
@@ -42,4 +49,15 @@ const struct export_ops *export_find_for(const char *viewer)
 		if (has_word(export_formats[i]->reads, viewer))
 			return export_formats[i];
 	return NULL;
+}
+
+bool export_has_table(const char *name)
+{
+	return row_table_find(name) < TABLE_N;
+}
+
+void export_table_names(struct buf *out)
+{
+	for (enum table t = 0; t < TABLE_N; t++)
+		buf_printf(out, "%s%s", t ? ", " : "", row_tables[t].name);
 }

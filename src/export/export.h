@@ -27,13 +27,21 @@ enum export_weight {
 
 enum export_lanes { LANES_AUTO = 0, LANES_TASK, LANES_PACKED };
 
+/* A folder of files, one per table: opens one for writing, NULL with a sentence. The caller closes. */
+struct export_folder {
+	FILE *(*open)(void *ctx, const char *table, struct error *err);
+	void *ctx;
+};
+
 struct export_options {
 	struct replay_filter filter;
 	enum export_lanes lanes;
 	uint64_t max_slices; /* 0: the format's default */
 	uint64_t max_lanes;  /* 0: the format's default */
 	unsigned weight;     /* enum export_weight, of formats with stacks of one value */
-	bool force;	     /* also beyond the ceiling of the viewers */
+	const char *table;   /* of formats with tables: only this one; NULL: the format's default */
+	const struct export_folder *folder; /* the same: a file per table; NULL: one file */
+	bool force;			    /* also beyond the ceiling of the viewers */
 	void (*progress)(void *ctx, uint64_t done, uint64_t total); /* may be NULL */
 	void *progress_ctx;
 };
@@ -57,7 +65,8 @@ struct export_ops {
 	const char *begin;
 	size_t begin_len; /* 0: the text's */
 	size_t begin_at;
-	/* Writes all of it to `out`. The trace needs to be seekable if the format takes two passes.
+	bool tables; /* several, which may be chosen, or go into files of their own */
+	/* Writes all of it to `out` (NULL with a folder). The trace needs to be seekable if the format takes two passes.
 	 * -EPIPE when the reader of `out` has gone: not an error for the user. -EFBIG when the
 	 * result is beyond the viewers' ceiling and !force (nothing was written then). */
 	int (*write)(struct trace_reader *r, const struct export_options *opt, FILE *out,
@@ -66,5 +75,8 @@ struct export_ops {
 
 extern const struct export_ops *const export_formats[]; /* NULL-terminated */
 const struct export_ops *export_find(const char *name);
+/* Whether formats with tables have one of this name; names them all, separated by commas. */
+bool export_has_table(const char *name);
+void export_table_names(struct buf *out);
 /* The one that a viewer reads best, by its word. */
 const struct export_ops *export_find_for(const char *viewer);

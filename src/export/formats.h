@@ -11,3 +11,7 @@ extern const struct export_ops export_firefox;
 extern const struct export_ops export_folded;
 extern const struct export_ops export_flame;
 extern const struct export_ops export_pprof;
+extern const struct export_ops export_csv;
+extern const struct export_ops export_jsonl;
+extern const struct export_ops export_sqlite;
+extern const struct export_ops export_parquet;

@@ -535,7 +535,7 @@ static void begin_again(struct trace_reader *r)
 	merge_clear(r->merge);
 	r->in_at = r->in_n = 0;
 	r->run = r->run_end = NULL;
-	r->giving = r->ended = r->forced = r->end_seen = false;
+	r->giving = r->ended = r->forced = r->end_seen = r->tables_only = false;
 	r->limit = r->watermark = r->n_given = 0;
 	r->n_damaged = r->first_damaged = 0;
 	for (uint32_t i = 0; i < r->n_moments; i++)

@@ -10,6 +10,7 @@ import sys
 PACKAGES = {
     # Perfetto's own protobuf messages. Its trace processor is no part of the package.
     "perfetto": ("perfetto==0.59.1", "protobuf==7.36.2"),
+    "duckdb": ("duckdb==2.0.1",),
 }
 
 
