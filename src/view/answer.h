@@ -54,3 +54,9 @@ int answer_flame(const struct view_source *v, const struct request *q, struct bu
 		 struct error *err);
 int answer_heat(const struct view_source *v, const struct request *q, struct buf *out,
 		struct error *err);
+int answer_task(const struct view_source *v, const struct request *q, struct buf *out,
+		struct error *err);
+int answer_poll(const struct view_source *v, const struct request *q, struct buf *out,
+		struct error *err);
+int answer_search(const struct view_source *v, const struct request *q, struct buf *out,
+		  struct error *err);

@@ -34,6 +34,23 @@ int view_window(const struct view_source *v, const struct request *q, struct vie
 	return 0;
 }
 
+bool view_parse_task(const char *text, uint32_t *ret_kind, uint64_t *ret_task)
+{
+	char *end;
+
+	errno = 0;
+	unsigned long long kind = strtoull(text, &end, 10);
+	if (*text < '0' || *text > '9' || errno || kind > UINT32_MAX || *end != '.')
+		return false;
+	text = end + 1;
+	unsigned long long task = strtoull(text, &end, 10);
+	if (*text < '0' || *text > '9' || errno || *end)
+		return false;
+	*ret_kind = (uint32_t)kind;
+	*ret_task = task;
+	return true;
+}
+
 const char *view_task_id(char text[static 96], uint32_t kind, uint64_t task)
 {
 	snprintf(text, 96, "%" PRIu32 ".%" PRIu64, kind, task);

@@ -11,6 +11,8 @@ struct view_window {
 };
 int view_window(const struct view_source *v, const struct request *q, struct view_window *ret,
 		struct error *err);
+/* "5.17": a task by the number of its kind and its name there. False: it is none. */
+bool view_parse_task(const char *text, uint32_t *ret_kind, uint64_t *ret_task);
 /* A text of up to 96 bytes. */
 const char *view_task_id(char text[static 96], uint32_t kind, uint64_t task);
 /* The number by which people know a task: the runtime's id, or its address. */

@@ -55,8 +55,8 @@ bool slice_is_loop(const struct view_source *v, const struct index_span *span)
 	return l && l->role == TR_WORKER;
 }
 
-static const char *slice_poll_id(char text[static 96], const struct view_source *v, uint32_t thread,
-				 uint32_t kind, uint64_t task, uint64_t begin_ns)
+const char *slice_poll_id(char text[static 96], const struct view_source *v, uint32_t thread,
+			  uint32_t kind, uint64_t task, uint64_t begin_ns)
 {
 	struct index_facts facts;
 
@@ -91,14 +91,13 @@ static void write_text(const struct index_span *s, struct json *j)
 		json_string(j, "text", name);
 }
 
-void slice_write(const struct view_source *v, const struct index_span *s,
-		 struct view_places *places, struct json *j)
+void slice_members(const struct view_source *v, const struct index_span *s,
+		   struct view_places *places, struct json *j)
 {
 	struct index_facts facts;
 	char text[96];
 
 	index_facts(v->index, &facts);
-	json_object(j, NULL);
 	if (s->type == SPAN_POLL)
 		json_string(j, "id",
 			    slice_poll_id(text, v, s->thread, s->kind, s->task, s->begin_ns));
@@ -128,5 +127,12 @@ void slice_write(const struct view_source *v, const struct index_span *s,
 		view_add_place(places, s->what);
 	}
 	json_bool(j, "open", s->flags & SPAN_OPEN || s->end_ns >= facts.end_ns);
+}
+
+void slice_write(const struct view_source *v, const struct index_span *span,
+		 struct view_places *places, struct json *j)
+{
+	json_object(j, NULL);
+	slice_members(v, span, places, j);
 	json_end_object(j);
 }

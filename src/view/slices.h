@@ -17,7 +17,13 @@ void slice_sort(struct slice_list *list);
 /* window_read() of the source's trace. */
 int slice_read(const struct view_source *v, struct window *w, struct error *err);
 /* Members of a slice's object; its place is added to `places`. */
+void slice_members(const struct view_source *v, const struct index_span *span,
+		   struct view_places *places, struct json *j);
+/* The object, in an array. */
 void slice_write(const struct view_source *v, const struct index_span *span,
 		 struct view_places *places, struct json *j);
+/* The id of a poll. */
+const char *slice_poll_id(char text[static 96], const struct view_source *v, uint32_t thread,
+			  uint32_t kind, uint64_t task, uint64_t begin_ns);
 /* Whether it is of a poll of a worker's loop, which is no slice of its thread. */
 bool slice_is_loop(const struct view_source *v, const struct index_span *span);

@@ -197,7 +197,7 @@ def test_a_damaged_trace_ends_no_server(pollux, folder, trace):
             assert code == 1 and errors.startswith("pollux: cannot show ")
             return
         for path in ("api/trace", "api/report", "api/cells", "api/slices?lane=0", "api/tasks?lane=0", "api/flame",
-                     "api/flame?kind=cpu", "api/heat"):
+                     "api/flame?kind=cpu", "api/heat", "api/search?q=a"):
             status, _, body = one.ask(path)
             assert status in (200, 400, 404, 500) and json.loads(body), path
         assert one.ask("")[0] == 200
@@ -370,3 +370,88 @@ def test_a_trace_of_many_events_takes_little_memory(pollux, tmp_path):
         resident = int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1])
         assert resident < 64 << 10, "the server itself holds next to nothing"
         assert one.end() == (0, "")
+
+
+def all_polls(server):
+    lanes = [lane for lane in server.json("api/trace")["lanes"] if lane["kind"] == "family"]
+    slices = [one for lane in lanes for one in server.json(f"api/slices?lane={lane['id']}&max=20000")["slices"]]
+    return [one for one in slices if one["kind"] == "poll"], slices
+
+
+def test_a_poll_leads_to_its_neighbours(requests):
+    polls, _ = all_polls(requests)
+    details = {one["id"]: requests.json("api/poll?id=" + one["id"]) for one in polls}
+    assert len(details) == len(polls) > 5
+    for one in polls:
+        detail = details[one["id"]]
+        assert {key: detail[key] for key in one} == one
+        for here, there in (("previous", "next"), ("next", "previous")):
+            if detail[here]:
+                assert details[detail[here]][there] == one["id"] and details[detail[here]]["task"] == one["task"]
+        assert sum(call["to"] - call["from"] for call in detail["calls"] if call["blocks"]) == one["blocked_ns"]
+        for wake in detail["wakes"]:
+            assert one["from"] <= wake["at"] <= one["to"]
+            if wake["poll"]:
+                assert details[wake["poll"]]["task"] == wake["task"]
+        if detail["woken_by"]:
+            assert detail["woken_by"]["at"] <= one["from"]
+            if detail["woken_by"]["poll"]:
+                assert details[detail["woken_by"]["poll"]]["task"] == detail["woken_by"]["task"]
+    assert any(detail["woken_by"] for detail in details.values())
+    assert any(detail["futures"] for detail in details.values())
+
+
+def test_a_task_has_its_whole_life(requests, pollux, folder):
+    polls, slices = all_polls(requests)
+    for task in sorted({one["task"] for one in polls}):
+        of_it = [one for one in slices if one["task"] == task]
+        life = requests.json(f"api/task?id={task}&at={of_it[0]['from']}")
+        assert life["task"] == task and life["whole"]
+        assert [one for one in life["steps"] if one["kind"] in ("poll", "wait", "ready")] == \
+            sorted(of_it, key=lambda one: life["steps"].index(one))
+        for name, kind in (("poll_ns", "poll"), ("wait_ns", "wait"), ("ready_ns", "ready")):
+            assert life[name] == sum(one["to"] - one["from"] for one in of_it if one["kind"] == kind)
+        assert life["polls"] == sum(one["kind"] == "poll" for one in of_it)
+        number = requests.json(f"api/search?q={life['number']}")["hits"]
+        assert any(hit["kind"] == "task" and hit["task"] == task for hit in number)
+    rounds = sum(len(requests.json(f"api/task?id={task}&at={next(one['from'] for one in polls if one['task'] == task)}")["rounds"])
+                 for task in {one["task"] for one in polls})
+    handled = [handler for family in requests.json("api/report")["families"] for handler in family.get("handlers", [])]
+    assert rounds == sum(handler["requests"] for handler in handled if handler["handler"]) > 0
+
+
+def test_a_task_has_its_tree_of_the_moment(pollux, folder):
+    with serving(pollux, folder / "moments.plx") as one:
+        trace = one.json("api/trace")
+        assert trace["moments"] == ["start", "end"]
+        trees = []
+        for lane in trace["lanes"]:
+            if lane["kind"] == "family":
+                for task in one.json(f"api/tasks?lane={lane['id']}")["tasks"]:
+                    life = one.json(f"api/task?id={task['task']}&at={task['from']}")
+                    trees += [life["tree"]] if "tree" in life else []
+        assert trees and all(tree["when"] == "end" or tree["text"] for tree in trees)
+        assert one.end() == (0, "")
+
+
+def test_search_finds_parts_of_names(requests):
+    trace = requests.json("api/trace")
+    for lane in trace["lanes"]:
+        hits = requests.json("api/search?max=1000&q=" + urllib.parse.quote(lane["name"][1:].upper()))["hits"]
+        assert any(hit["lane"] == lane["id"] and hit["kind"] == lane["kind"] for hit in hits), lane
+    place = requests.json("api/cells?n=1")["causes"][0]
+    hits = requests.json("api/search?q=" + urllib.parse.quote(place["text"]))["hits"]
+    assert any(hit["kind"] == "place" and hit["place"] == place["place"] for hit in hits)
+    assert requests.json("api/search?q=there+is+no+such+name") == {"hits": [], "more": False}
+    assert requests.json("api/search?max=1&q=a")["more"]
+
+
+@pytest.mark.parametrize("path, status", [
+    ("api/task", 400), ("api/task?id=5&at=1", 400), ("api/task?id=5.17", 400), ("api/task?id=x.y&at=1", 400),
+    ("api/task?id=0.1&at=999999999999", 400), ("api/task?id=4000000.1&at=1", 404), ("api/task?id=0.999999&at=1", 404),
+    ("api/poll", 400), ("api/poll?id=1.2.3", 400), ("api/poll?id=1.2.3.4.5", 400), ("api/poll?id=1.2.3.4", 404),
+    ("api/poll?id=4294967295.1.1.1", 400), ("api/poll?id=1.1.1.99999999999999", 404), ("api/search", 400), ("api/search?q=", 400),
+    ("api/search?q=a&max=0", 400)])
+def test_what_names_nothing_is_refused(requests, path, status):
+    code, _, body = requests.ask(path)
+    assert code == status and json.loads(body)["error"], body

@@ -31,7 +31,7 @@ MODULES = {
     "report": BASE | {"trace", "moment", "timeline", "findings"},
     "export": BASE | {"trace", "timeline"},
     "index": BASE | {"trace", "timeline"},
-    "view": BASE | {"trace", "timeline", "index", "report", "export"},
+    "view": BASE | {"trace", "moment", "timeline", "index", "report", "export"},
 }
 MODULES["cli"] = set(MODULES)
 SHARED = re.compile(r"agent/(ring|runtimes|runtime_\w+)\.h")
