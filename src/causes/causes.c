@@ -190,6 +190,7 @@ static struct segment *add_segment(struct causes *c, struct task_past *t, enum s
 	s->end_ns = end_ns;
 	s->before = before;
 	s->kind = t->kind;
+	s->task = t->number;
 	s->thread = UINT32_MAX;
 	t->last_ns = end_ns;
 	return s;
@@ -200,7 +201,7 @@ static void account(struct causes *c, struct task_past *t, const struct segment 
 {
 	struct tree *tree;
 
-	if (c->opt.unit == CU_ROUND || !s || s->type == SEG_BIRTH)
+	if (c->opt.unit == CU_ROUND || !s || s->type == SEG_BIRTH || !is_wanted(c, t->number))
 		return;
 	tree = tree_of(c, t->kind);
 	if (!tree)
@@ -233,6 +234,8 @@ static void add_polled(struct causes *c, struct task_past *t, enum segment_type 
 	if (!s)
 		return;
 	s->call = call;
+	if (type == SEG_CALL && t->stack_ns >= s->begin_ns && t->stack_ns <= end_ns)
+		s->stack = t->stack;
 	on_thread(c, s, thread);
 	account(c, t, s);
 }
@@ -255,10 +258,10 @@ static void add_off_cpu(struct causes *c, struct task_past *t, uint32_t thread)
 
 /* ---- units ---- */
 
-static void add_unit(struct causes *c, struct tree *tree, enum unit_type type, uint64_t length,
+static void add_unit(struct causes *c, struct tree *tree, const struct unit *unit,
 		     const struct parts *parts)
 {
-	if (tree_add_unit(tree, &c->all_trees, type, length, parts) < 0)
+	if (tree_add_unit(tree, &c->all_trees, unit, parts) < 0)
 		c->out_of_memory = true;
 }
 
@@ -272,7 +275,11 @@ static void add_round(struct causes *c, const struct task_past *t, struct tree *
 		return;
 	walk_own(c, tree, &parts, t->head, begin_ns, end_ns);
 	if (!c->out_of_memory)
-		add_unit(c, tree, UNIT_ROUND, end_ns - begin_ns, &parts);
+		add_unit(c, tree,
+			 &(struct unit){.type = UNIT_ROUND,
+					.length = end_ns - begin_ns,
+					.task = t->number},
+			 &parts);
 	parts_done(&parts);
 }
 
@@ -369,6 +376,7 @@ static int on_task_begin(void *ctx, struct tl_task *task)
 	if (birth) {
 		birth->kind = parent ? parent->kind : TRACE_KIND_NONE;
 		birth->cause = parent ? parent->head : 0;
+		birth->task = parent ? parent->number : 0;
 	}
 	return status(c);
 }
@@ -387,8 +395,11 @@ static int on_task_end(void *ctx, struct tl_task *task)
 	end = t->last_ns;
 	tree = c->opt.unit == CU_ROUND ? NULL : tree_of(c, t->kind);
 	if (tree && !c->out_of_memory && end > t->first_ns && is_wanted(c, t->number))
-		add_unit(c, tree, t->whole && task->end_ns ? UNIT_TASK : UNIT_PART,
-			 end - t->first_ns, &t->parts);
+		add_unit(c, tree,
+			 &(struct unit){.type = t->whole && task->end_ns ? UNIT_TASK : UNIT_PART,
+					.length = end - t->first_ns,
+					.task = t->number},
+			 &t->parts);
 	c->n_parts -= t->parts.n;
 	parts_done(&t->parts);
 	map_remove(&c->tasks, t->serial, 0);
@@ -426,6 +437,13 @@ static void add_unlooked(struct causes *c, const struct task_past *t, struct seg
 	s->kind = th->polling ? th->polling_kind : TRACE_KIND_NONE;
 }
 
+static bool is_for_lock(struct causes *c, const struct tl_wait *wait)
+{
+	return wait->resource.type == TRACE_RESOURCE_MUTEX ||
+	       wait->resource.type == TRACE_RESOURCE_SEMAPHORE ||
+	       wait->resource.type == TRACE_RESOURCE_RWLOCK || waits_for(c, wait->place) == WF_LOCK;
+}
+
 static void add_wait(struct causes *c, struct task_past *t, const struct tl_wait *wait)
 {
 	struct segment *s = add_segment(c, t, SEG_WAIT, wait->end_ns);
@@ -433,11 +451,6 @@ static void add_wait(struct causes *c, struct task_past *t, const struct tl_wait
 	if (!s)
 		return;
 	s->place = point_of(c, wait->place);
-	s->resource = wait->resource.address;
-	s->lock = wait->resource.type == TRACE_RESOURCE_MUTEX ||
-		  wait->resource.type == TRACE_RESOURCE_SEMAPHORE ||
-		  wait->resource.type == TRACE_RESOURCE_RWLOCK ||
-		  waits_for(c, wait->place) == WF_LOCK;
 	s->kind = TRACE_KIND_NONE;
 	s->woken_by = wait->open		   ? WB_OPEN
 		      : wait->next == TS_DONE	   ? WB_END
@@ -445,11 +458,16 @@ static void add_wait(struct causes *c, struct task_past *t, const struct tl_wait
 						   : WB_UNKNOWN;
 	if (s->woken_by == WB_TASK) {
 		s->kind = t->waker_kind;
+		s->task = t->waker_task;
 		s->cause = t->cause;
 	}
 	s->thread = t->waker_thread;
-	if (s->woken_by == WB_IO || s->woken_by == WB_TIMER || s->woken_by == WB_DRIVER)
+	if (s->woken_by == WB_IO || s->woken_by == WB_TIMER || s->woken_by == WB_DRIVER) {
 		add_unlooked(c, t, s);
+	} else if (is_for_lock(c, wait)) {
+		s->lock = true;
+		s->resource = wait->resource.address;
+	}
 	account(c, t, s);
 }
 
@@ -631,6 +649,7 @@ static int on_wake(void *ctx, const struct tl_wake *wake)
 		source = find_task(c, wake->source_task->serial);
 		t->woken_by = source ? WB_TASK : WB_UNKNOWN;
 		t->waker_kind = wake->source_task->kind;
+		t->waker_task = wake->source_task->number;
 		t->cause = source ? source->head : 0;
 	} else {
 		th = thread_of(c, wake->thread);
@@ -640,6 +659,22 @@ static int on_wake(void *ctx, const struct tl_wake *wake)
 		t->woken_by = th && (th->driver || th->polls) ? WB_DRIVER : WB_OUTSIDE;
 	}
 	return status(c);
+}
+
+/* The stack of a poll that takes long: where the call is that it is in. */
+static int on_sample(void *ctx, const struct tl_sample *sample)
+{
+	struct causes *c = ctx;
+	struct task_past *t;
+
+	if (sample->type != TM_LONG_BLOCKED || !sample->task || !sample->stack)
+		return 0;
+	t = find_task(c, sample->task->serial);
+	if (t) {
+		t->stack = sample->stack;
+		t->stack_ns = sample->time_ns;
+	}
+	return 0;
 }
 
 static int on_future_end(void *ctx, struct tl_future *future)
@@ -675,6 +710,7 @@ static const struct timeline_sink sink = {
 	.wake = on_wake,
 	.block = on_block,
 	.off_cpu = on_off_cpu,
+	.sample = on_sample,
 	.park = on_park,
 	.future_end = on_future_end,
 };

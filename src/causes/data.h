@@ -35,7 +35,7 @@ struct task_past {
 	uint64_t first_ns, last_ns; /* of all its segments: first begin, last end */
 	uint64_t round_ns;
 	/* Of the wake that ends its wait now. */
-	uint64_t cause;
+	uint64_t cause, waker_task;
 	uint32_t waker_kind, waker_thread;
 	enum woken_by woken_by;
 	bool by_driver; /* the thread had just waited for events */
@@ -43,7 +43,8 @@ struct task_past {
 	/* Off its CPU within a poll, unless a call is reported that it was in. */
 	uint64_t off_begin_ns, off_end_ns;
 	uint16_t off_call;
-	struct parts parts; /* since first_ns */
+	uint64_t stack, stack_ns; /* the last that was taken in a call of its */
+	struct parts parts;	  /* since first_ns */
 };
 
 struct thread_past {

@@ -46,16 +46,21 @@ struct segment {
 	uint64_t begin_ns, end_ns;
 	uint64_t before, thread_before; /* numbers; 0: none */
 	uint64_t cause;			/* number of the newest segment there; 0: none */
-	uint64_t resource;		/* SEG_WAIT: address of what it waits for; 0: not known */
-	/* SEG_WAIT that a driver ended: no thread looked for events from then to then; cause and kind
-	 * say what the one that was to look did. 0: one was looking. */
-	uint64_t unlooked_from_ns, unlooked_to_ns;
+	uint64_t task;			/* number of the task that `kind` is of */
+	union {
+		uint64_t resource; /* SEG_WAIT for a lock: its address; 0: not known */
+		/* SEG_WAIT that a driver ended: no thread looked for events from then on; cause and
+		 * kind say what the one did that was to. 0: one was looking */
+		uint64_t unlooked_from_ns;
+		uint64_t stack; /* SEG_CALL: taken in it, 1 + index; 0: none */
+	};
+	uint64_t unlooked_to_ns; /* until then */
 	uint32_t kind;	 /* of the task that runs; SEG_WAIT, SEG_BIRTH: of the task of `cause` */
 	uint32_t thread; /* that runs it; SEG_READY: then; SEG_WAIT: on which the waker fired */
 	uint32_t place;	 /* SEG_WAIT: 1 + index; 0: not known */
 	uint16_t call;	 /* SEG_CALL: enum trace_call; SEG_OFF_CPU: number + 1 of the system call */
 	uint8_t type, woken_by;
-	bool lock; /* SEG_WAIT: for a lock, a semaphore */
+	bool lock; /* SEG_WAIT: for a lock, a semaphore, and a driver did not end it */
 };
 
 struct history {

@@ -41,6 +41,23 @@ static void write_place(const struct causes *c, struct json *j, uint64_t place)
 	json_end_object(j);
 }
 
+/* Where a call is, if a stack was taken in it. */
+static void write_frame(const struct causes *c, struct json *j, uint32_t stack)
+{
+	const struct trace_frame *f =
+		stack ? trace_reader_own_frame(c->reader, stack - 1, c->opt.own) : NULL;
+
+	if (!f) {
+		json_string(j, "place", NULL);
+		return;
+	}
+	json_object(j, "place");
+	json_string(j, "function", f->function);
+	json_string(j, "file", f->file);
+	json_u64(j, "line", f->line);
+	json_end_object(j);
+}
+
 static void write_what(const struct causes *c, struct json *j, const struct node *n)
 {
 	const struct trace_thread *t;
@@ -48,6 +65,7 @@ static void write_what(const struct causes *c, struct json *j, const struct node
 	switch ((enum node_type)n->type) {
 	case NT_CALL:
 		json_string(j, "call", trace_call_name((unsigned)n->b));
+		write_frame(c, j, n->a);
 		break;
 	case NT_SYSCALL:
 		json_string(j, "call", n->b ? syscall_name((uint16_t)(n->b - 1)) : NULL);
@@ -60,6 +78,7 @@ static void write_what(const struct causes *c, struct json *j, const struct node
 	case NT_SPAWNER:
 	case NT_HELD:
 		write_kind(c, j, "family", n->a);
+		json_u64(j, "longest_task", n->longest_task);
 		break;
 	case NT_OUTSIDE:
 		t = trace_reader_thread(c->reader, n->a);
@@ -115,6 +134,7 @@ void causes_json(const struct causes *c, struct json *j)
 		write_kind(c, j, "handler", s->tree->handler);
 		json_string(j, "unit", units[s->type]);
 		write_hist(j, "length_ns", &u->length);
+		json_u64(j, "longest_task", u->longest_task);
 		json_u64(j, "left_out", u->n_left_out);
 		json_object(j, "slowest");
 		json_double(j, "part", c->opt.slowest);

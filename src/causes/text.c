@@ -159,7 +159,8 @@ static void share_cell(struct buf *out, uint64_t part, uint64_t whole, size_t wi
 static void write_row(const struct causes *c, struct buf *out, const struct shown_tree *s,
 		      const struct child *child, unsigned depth)
 {
-	const struct node_sums *sums = &s->tree->nodes[child->node].sums[s->type];
+	const struct node *node = &s->tree->nodes[child->node];
+	const struct node_sums *sums = &node->sums[s->type];
 	_cleanup_buf_ struct buf label = BUF_INIT;
 	size_t room = c->opt.width > TREE_INDENT + depth * 2 + MIN_LABEL
 			      ? c->opt.width - TREE_INDENT - depth * 2
@@ -171,6 +172,8 @@ static void write_row(const struct causes *c, struct buf *out, const struct show
 	time_cell(out, hist_quantile(&sums->ns, 0.99), 10);
 	buf_printf(out, "  %*s", (int)(depth * 2), "");
 	words_node(c, &label, s->tree, child->node);
+	if (node->longest_task && child->ns > s->ns / 20)
+		buf_printf(&label, " (longest: task %llu)", (unsigned long long)node->longest_task);
 	if (c->opt.width && label.data)
 		text_shorten(out, label.data, room);
 	else
@@ -211,6 +214,7 @@ static void write_tree(const struct causes *c, struct buf *out, const struct sho
 	text_duration(out, hist_quantile(length, 0.99));
 	buf_str(out, ", longest ");
 	text_duration(out, length->max);
+	buf_printf(out, " (task %llu)", (unsigned long long)s->tree->units[s->type].longest_task);
 	buf_str(out, ", in all ");
 	text_duration(out, length->sum);
 	buf_char(out, '\n');

@@ -77,13 +77,14 @@ uint32_t tree_child(struct tree *t, struct trees *all, uint32_t parent, enum nod
 {
 	uint64_t key_a = (uint64_t)parent << 32 | a, key_b = (uint64_t)type << 56 | b;
 	struct recent_child *recent = recent_child(all, t, key_a, key_b);
-	uint8_t depth = t->nodes[parent].depth;
 	uint32_t node;
+	uint8_t depth;
 
 	if (recent->tree == t && recent->key_a == key_a && recent->key_b == key_b)
 		return recent->node;
 	node = (uint32_t)(uintptr_t)map_get(&t->by_key, key_a, key_b);
 	if (!node) {
+		depth = t->nodes[parent].depth;
 		if (t->n_nodes >= TREE_MAX_NODES || all->n_nodes >= TREES_MAX_NODES ||
 		    depth >= TREE_MAX_DEPTH)
 			return parent;
@@ -104,10 +105,23 @@ uint32_t tree_child(struct tree *t, struct trees *all, uint32_t parent, enum nod
 
 /* ---- the parts of a unit ---- */
 
+/* Where the node is, or is to be. */
+static size_t parts_find(const struct parts *p, uint32_t node)
+{
+	size_t next = p->last + 1;
+
+	if (next < p->n && p->items[next].node == node)
+		return next;
+	if (p->last < p->n && p->items[p->last].node == node)
+		return p->last;
+	return PARTITION_POINT(i, 0, p->n, p->items[i].node < node);
+}
+
 int parts_add(struct parts *p, uint32_t node, uint64_t ns)
 {
-	size_t at = PARTITION_POINT(i, 0, p->n, p->items[i].node < node);
+	size_t at = parts_find(p, node);
 
+	p->last = at;
 	if (at < p->n && p->items[at].node == node) {
 		p->items[at].n++;
 		p->items[at].ns += ns;
@@ -170,39 +184,50 @@ static int add_cell(struct tree *t, struct trees *all, enum unit_type type, uint
 	return 0;
 }
 
-int tree_add_unit(struct tree *t, struct trees *all, enum unit_type type, uint64_t length,
-		  const struct parts *p)
+int tree_add_unit(struct tree *t, struct trees *all, const struct unit *unit, const struct parts *p)
 {
-	struct unit_sums *u = &t->units[type];
-	uint64_t unit = ++t->n_units;
-	uint32_t step = step_of(length);
+	struct unit_sums *u = &t->units[unit->type];
+	uint64_t number = ++t->n_units;
+	uint32_t step = step_of(unit->length);
 
-	assert(parts_sum(p) == length);
+	assert(parts_sum(p) == unit->length);
 	t->n_touched = 0;
-	TRY(touch(t, 0, unit));
+	TRY(touch(t, 0, number));
 	for (size_t i = 0; i < p->n; i++) {
 		for (uint32_t node = p->items[i].node;; node = t->nodes[node].parent) {
-			TRY(touch(t, node, unit));
+			TRY(touch(t, node, number));
 			t->nodes[node].unit_n += p->items[i].n;
 			t->nodes[node].unit_ns += p->items[i].ns;
 			if (!node)
 				break;
 		}
 	}
-	assert(t->nodes[0].unit_ns == length);
+	assert(t->nodes[0].unit_ns == unit->length);
 	if (all->n_cells + t->n_touched > TREES_MAX_CELLS) {
 		u->n_left_out++;
 		return 0;
 	}
-	TRY(hist_add(&u->length, length));
+	if (unit->length >= u->length.max)
+		u->longest_task = unit->task;
+	TRY(hist_add(&u->length, unit->length));
 	for (size_t i = 0; i < t->n_touched; i++) {
 		struct node *n = &t->nodes[t->touched[i]];
 
-		n->sums[type].n += n->unit_n;
-		TRY(hist_add(&n->sums[type].ns, n->unit_ns));
-		TRY(add_cell(t, all, type, t->touched[i], step));
+		n->sums[unit->type].n += n->unit_n;
+		TRY(hist_add(&n->sums[unit->type].ns, n->unit_ns));
+		TRY(add_cell(t, all, unit->type, t->touched[i], step));
 	}
 	return 0;
+}
+
+void tree_note_task(struct tree *t, uint32_t node, uint64_t ns, uint64_t task)
+{
+	struct node *n = &t->nodes[node];
+
+	if (ns <= n->longest_ns)
+		return;
+	n->longest_ns = ns;
+	n->longest_task = task;
 }
 
 void tree_clear(struct tree *t, struct trees *all, enum unit_type type)

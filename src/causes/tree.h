@@ -20,7 +20,7 @@
 enum node_type {
 	NT_ROOT = 0,
 	NT_POLLED,  /* on a CPU, as far as is known */
-	NT_CALL,    /* b: enum trace_call */
+	NT_CALL,    /* b: enum trace_call; a: 1 + index of a stack that was taken there, 0: none */
 	NT_SYSCALL, /* off the CPU; b: number + 1 of the system call, 0: none or not known */
 	NT_PREEMPTED,
 	NT_READY,   /* below: what its worker did */
@@ -72,6 +72,8 @@ struct node {
 	uint64_t b;
 	uint8_t type, depth;
 	struct node_sums sums[UNIT_N]; /* with all that is below */
+	/* The longest stretch that a task of kind `a` accounts for, and its number. */
+	uint64_t longest_ns, longest_task;
 	/* while a unit is summed up */
 	uint64_t unit, unit_n, unit_ns;
 };
@@ -84,10 +86,17 @@ struct part {
 struct parts {
 	struct part *items; /* in the order of their nodes */
 	size_t n, cap;
+	size_t last; /* to which was added last: walks are alike */
+};
+
+struct unit {
+	enum unit_type type;
+	uint64_t length, task; /* task: number */
 };
 
 struct unit_sums {
 	struct hist length;
+	uint64_t longest_task;
 	struct map cells; /* (node, length) to struct cell, of node 0 too */
 	uint64_t n_left_out;
 };
@@ -132,9 +141,11 @@ uint32_t tree_child(struct tree *t, struct trees *all, uint32_t parent, enum nod
 /* 0 or -ENOMEM. */
 int parts_add(struct parts *p, uint32_t node, uint64_t ns);
 void parts_done(struct parts *p);
-/* The unit of that length is over. Its parts add up to it. 0 or -ENOMEM. */
-int tree_add_unit(struct tree *t, struct trees *all, enum unit_type type, uint64_t length,
+/* The unit is over. Its parts add up to its length. 0 or -ENOMEM. */
+int tree_add_unit(struct tree *t, struct trees *all, const struct unit *unit,
 		  const struct parts *p);
+/* So long a stretch is that task's, which is of the node's kind. */
+void tree_note_task(struct tree *t, uint32_t node, uint64_t ns, uint64_t task);
 /* Forgets the units of that type. */
 void tree_clear(struct tree *t, struct trees *all, enum unit_type type);
 

@@ -41,6 +41,18 @@ static void add_to(struct walk *w, uint32_t node, enum node_type type, uint32_t 
 		add(w, child(w, node, type, a, b), ns);
 }
 
+/* The time is that of the segment's task. Not so where there are too many nodes, and this one is of
+ * something else. */
+static void note(struct walk *w, uint32_t node, const struct segment *s, uint64_t ns)
+{
+	const struct node *n = &w->tree->nodes[node];
+
+	if ((n->type == NT_TASK || n->type == NT_HOLDER || n->type == NT_SPAWNER ||
+	     n->type == NT_HELD) &&
+	    n->a == s->kind)
+		tree_note_task(w->tree, node, ns, s->task);
+}
+
 static void add_unknown(struct walk *w, uint32_t node, enum unknown_reason why, uint64_t ns)
 {
 	add_to(w, node, NT_UNKNOWN, why, 0, ns);
@@ -84,8 +96,9 @@ static void add_held(struct walk *w, uint32_t node, const struct segment *s, uin
 		return;
 	}
 	held = child(w, node, NT_HELD, s->kind, 0);
+	note(w, held, s, ns);
 	if (s->type == SEG_CALL)
-		add_to(w, held, NT_CALL, 0, s->call, ns);
+		add_to(w, held, NT_CALL, (uint32_t)s->stack, s->call, ns);
 	else if (s->type == SEG_OFF_CPU)
 		add_to(w, held, NT_SYSCALL, 0, s->call, ns);
 	else if (s->type == SEG_PREEMPTED)
@@ -146,7 +159,7 @@ static void add_segment(struct walk *w, uint32_t node, const struct segment *s, 
 		add_to(w, node, NT_POLLED, 0, 0, b - a);
 		break;
 	case SEG_CALL:
-		add_to(w, node, NT_CALL, 0, s->call, b - a);
+		add_to(w, node, NT_CALL, (uint32_t)s->stack, s->call, b - a);
 		break;
 	case SEG_OFF_CPU:
 		add_to(w, node, NT_SYSCALL, 0, s->call, b - a);
@@ -222,9 +235,10 @@ static const struct segment *walk_task(struct walk *w, uint32_t node, uint64_t h
 				add_unknown(w, node, UR_BEFORE, b - a);
 				return NULL;
 			}
+			node = child(w, node, NT_SPAWNER, s->kind, 0);
+			note(w, node, s, b - a);
 			w->depth++;
-			walk_task(w, child(w, node, NT_SPAWNER, s->kind, 0), s->cause, a, b, NULL,
-				  &rest);
+			walk_task(w, node, s->cause, a, b, NULL, &rest);
 			w->depth--;
 			return NULL;
 		}
@@ -245,10 +259,15 @@ static void walk_lock(struct walk *w, uint32_t node, const struct segment *s, ui
 {
 	while (s && b > a) {
 		if (s->woken_by != WB_TASK) {
-			add_unknown(w, node, UR_WAKE, b - a);
+			walk_wait(w, node, s, a, b);
 			return;
 		}
-		s = walk_task(w, child(w, node, NT_HOLDER, s->kind, 0), s->cause, a, b, s, &b);
+		uint32_t holder = child(w, node, NT_HOLDER, s->kind, 0);
+		uint64_t until = b;
+		const struct segment *got = walk_task(w, holder, s->cause, a, b, s, &b);
+
+		note(w, holder, s, until - (got ? b : a));
+		s = got;
 	}
 }
 
@@ -280,11 +299,13 @@ static void walk_wait(struct walk *w, uint32_t node, const struct segment *s, ui
 			return;
 		}
 		w->depth++;
-		if (s->lock)
+		if (s->lock) {
 			walk_lock(w, node, s, a, b);
-		else
-			walk_task(w, child(w, node, NT_TASK, s->kind, 0), s->cause, a, b, NULL,
-				  &rest);
+		} else {
+			node = child(w, node, NT_TASK, s->kind, 0);
+			note(w, node, s, b - a);
+			walk_task(w, node, s->cause, a, b, NULL, &rest);
+		}
 		w->depth--;
 		return;
 	case WB_IO:

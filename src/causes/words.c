@@ -70,6 +70,16 @@ static const char *base_name(const char *file)
 	return slash ? slash + 1 : file;
 }
 
+static void line_text(struct buf *out, const struct trace_place *p, bool brief)
+{
+	if (!brief || !p->file || !*p->file) {
+		trace_place_text(out, p);
+		return;
+	}
+	text_safe(out, base_name(p->file));
+	buf_printf(out, ":%u", p->line);
+}
+
 /* "mutex::lock at src/main.rs:44 shop::buy", or "mutex::lock main.rs:44". */
 static void place_text(const struct causes *c, struct buf *out, uint64_t place, bool brief)
 {
@@ -85,12 +95,21 @@ static void place_text(const struct causes *c, struct buf *out, uint64_t place, 
 		buf_char(out, ' ');
 	}
 	buf_str(out, "at ");
-	if (!brief || !p->file || !*p->file) {
-		trace_place_text(out, p);
+	line_text(out, p, brief);
+}
+
+/* " at src/main.rs:95 shop::sweep": where the program's own code is in that stack. */
+static void stack_text(const struct causes *c, struct buf *out, uint32_t stack, bool brief)
+{
+	const struct trace_frame *f =
+		stack ? trace_reader_own_frame(c->reader, stack - 1, c->opt.own) : NULL;
+
+	if (!f)
 		return;
-	}
-	text_safe(out, base_name(p->file));
-	buf_printf(out, ":%u", p->line);
+	buf_str(out, " at ");
+	line_text(out,
+		  &(struct trace_place){.function = f->function, .file = f->file, .line = f->line},
+		  brief);
 }
 
 static void thread_text(const struct causes *c, struct buf *out, uint32_t thread)
@@ -128,6 +147,7 @@ static void node_text(const struct causes *c, struct buf *out, const struct tree
 		break;
 	case NT_CALL:
 		buf_printf(out, "in %s", trace_call_name((unsigned)n->b));
+		stack_text(c, out, n->a, brief);
 		break;
 	case NT_SYSCALL:
 		buf_str(out, "off the CPU");

@@ -160,6 +160,14 @@ static void write_recording(const struct recording *rec, const char *path)
 	}
 	for (size_t i = 0; i < N_PLACES - 1; i++)
 		assert_int_equal(trace_writer_place(w, &places[i], &index), 0);
+	assert_int_equal(trace_writer_frame(w,
+					    &(struct trace_frame){.function = "app::sweep",
+								  .object = "/srv/app",
+								  .file = "src/sweep.rs",
+								  .line = 104},
+					    &index),
+			 0);
+	assert_int_equal(trace_writer_stack(w, &(struct trace_stack){.frame = 0}, &index), 0);
 	for (unsigned i = 0; i < N_THREADS; i++)
 		for (size_t k = 0; k < rec->n; k++)
 			if (rec->events[k].thread == i)
@@ -393,6 +401,25 @@ static void test_sched(void **state)
 	       "  polled 10\n");
 }
 
+/* The stack that was taken in a call says where it is; one that was taken elsewhere does not. */
+static void test_stack(void **state)
+{
+	RECORD(rec);
+	(void)state;
+	worker(rec, 0);
+	spawn(rec, 100, 0, K_TASK, 1);
+	begin(rec, 100, 0, K_TASK, 1);
+	at(rec, 130, 0, TE_SAMPLE, TM_LONG_BLOCKED, TRACE_KIND_NONE, 30, 1);
+	block(rec, 110, 140, 0, TB_NANOSLEEP);
+	block(rec, 150, 160, 0, TB_NANOSLEEP);
+	end(rec, 170, 0, K_TASK, 1, TO_READY, 0);
+	expect(rec, CU_TASK, K_TASK,
+	       "app::task 70\n"
+	       "  polled 30\n"
+	       "  in nanosleep at src/sweep.rs:104 app::sweep 30\n"
+	       "  in nanosleep 10\n");
+}
+
 /* A waiting task that is cancelled, one that yields, one that still waits at the end. */
 static void test_ends(void **state)
 {
@@ -526,6 +553,38 @@ static void test_lock(void **state)
 	       "      polled 10\n"
 	       "      waiting for time::sleep::Sleep at m.rs:20 app::b 50\n"
 	       "        for a timer 50\n");
+}
+
+/* The longest of each, by the numbers of the tasks. */
+static void test_longest(void **state)
+{
+	const struct causes_options opt = {.unit = CU_TASK};
+	struct trace_reader *reader;
+	RECORD(rec);
+	(void)state;
+	locks(rec, 0x7000, P_LOCK_2);
+	struct causes *c = causes_of(rec, &opt, &reader);
+	unsigned n = 0;
+
+	for (size_t i = 0; i < c->n_shown; i++) {
+		const struct tree *t = c->shown[i].tree;
+
+		if (t->kind != K_TASK)
+			continue;
+		assert_int_equal(t->units[UNIT_TASK].longest_task, 1);
+		for (size_t k = 0; k < t->n_nodes; k++) {
+			if (t->nodes[k].type != NT_HOLDER)
+				continue;
+			assert_int_equal(t->nodes[k].longest_task,
+					 t->nodes[k].a == K_OTHER ? 2 : 3);
+			assert_int_equal(t->nodes[k].longest_ns,
+					 t->nodes[k].a == K_OTHER ? 60 : 95);
+			n++;
+		}
+	}
+	assert_int_equal(n, 2);
+	causes_free(c);
+	trace_reader_free(reader);
 }
 
 /* Without addresses two waits at one point are for one lock. */
@@ -724,8 +783,9 @@ static void test_slowest(void **state)
 		assert_int_equal(parts_add(&parts, a, 100), 0);
 		if (i > 98)
 			assert_int_equal(parts_add(&parts, b, 100000), 0);
-		assert_int_equal(
-			tree_add_unit(&t, &all_trees, UNIT_TASK, i > 98 ? 100100 : 100, &parts), 0);
+		const struct unit unit = {UNIT_TASK, i > 98 ? 100100 : 100, i};
+
+		assert_int_equal(tree_add_unit(&t, &all_trees, &unit, &parts), 0);
 		parts_done(&parts);
 	}
 	struct slow_set set = tree_slowest(&t, UNIT_TASK, 0.01);
@@ -737,6 +797,7 @@ static void test_slowest(void **state)
 	assert_int_equal(cells[a].ns, 200);
 	assert_int_equal(cells[b].ns, 200000);
 	assert_int_equal(cells[b].n_units, 2);
+	assert_int_equal(t.units[UNIT_TASK].longest_task, 100);
 	free(cells);
 	tree_clear(&t, &all_trees, UNIT_TASK);
 	assert_int_equal(all_trees.n_cells, 0);
@@ -823,7 +884,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_polls),	      cmocka_unit_test(test_ready),
 		cmocka_unit_test(test_driver),	      cmocka_unit_test(test_unlooked),
-		cmocka_unit_test(test_sched),	      cmocka_unit_test(test_ends),
+		cmocka_unit_test(test_sched),	      cmocka_unit_test(test_stack),
+		cmocka_unit_test(test_longest),	      cmocka_unit_test(test_ends),
 		cmocka_unit_test(test_chain),	      cmocka_unit_test(test_lock),
 		cmocka_unit_test(test_lock_by_place), cmocka_unit_test(test_blocking),
 		cmocka_unit_test(test_spawner),	      cmocka_unit_test(test_rounds),
