@@ -3,11 +3,12 @@
 """Builds what is passed on, into dist/: ./dev dist.
 
     pollux_VERSION-1_amd64.deb                                Debian 11 and newer, Ubuntu 20.04 and newer
-    cargo-pollux-TARGET-vVERSION.tgz                          the executables, licences, documents
+    pollux                                                    the executable
+    cargo-pollux-TARGET-vVERSION.tgz                          it, cargo-pollux, licences, documents
     pollux_trace-VERSION-py3-none-manylinux_...whl            for pip
     SHA256SUMS
 
-There is one build: debhelper's, of a copy of the tree, by debian/rules with the profile pkg.pollux.static. Its
+pollux is built once: by debhelper, from a copy of the tree, by debian/rules with the profile pkg.pollux.static. Its
 executable is linked statically and is the same file in all of them. The bytes depend on the tree, the version
 of the compiler and of the libraries, and SOURCE_DATE_EPOCH (the commit's time unless it is set), and neither
 on the folder nor on the clock: tests/dist checks that.
@@ -31,21 +32,10 @@ ROOT = Path(__file__).resolve().parent.parent
 # The name that cargo-binstall looks for on systems of any libc. The executable is linked with glibc, which
 # README.md in the archive says: a static program needs no libc of the system.
 TARGET = "x86_64-unknown-linux-musl"
+# What cargo-pollux is built for, with glibc linked statically.
+RUST_TARGET = "x86_64-unknown-linux-gnu"
 # Both are true of a program that needs no library: tests/dist reads its ELF file.
 TAGS = "py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64.musllinux_1_1_x86_64"
-
-# The libraries in the static executable, by a file of the package that each comes from.
-LIBRARIES = {
-    "glibc": "libc.a",
-    "libbpf": "libbpf.a",
-    "libelf": "libelf.a",
-    "libevent": "libevent_core.a",
-    "libiberty": "libiberty.a",
-    "sqlite": "libsqlite3.a",
-    "utf8proc": "libutf8proc.a",
-    "zlib": "libz.a",
-    "zstd": "libzstd.a",
-}
 
 
 class Failure(Exception):
@@ -74,7 +64,8 @@ def said(*command):
 def version():
     """The project's, from meson.build, where it is written."""
     found = re.search(r"^\s*version: '([^']+)'", (ROOT / "meson.build").read_text(), re.M)
-    for path, pattern in (("debian/changelog", r"\Apollux \(([^)]+)-1\)"),):
+    for path, pattern in (("debian/changelog", r"\Apollux \(([^)]+)-1\)"),
+                          ("crates/cargo-pollux/Cargo.toml", r'(?m)^version = "([^"]+)"')):
         other = re.search(pattern, (ROOT / path).read_text())[1]
         if other != found[1]:
             raise Failure(f"{path} has version {other}, meson.build {found[1]}")
@@ -156,19 +147,35 @@ def build(work, jobs):
     return work / "source/debian/pollux", work / f"pollux_{version()}-1_amd64.deb"
 
 
+def build_cargo_pollux(work):
+    """The program of crates/cargo-pollux, static too."""
+    source = work / "source/crates/cargo-pollux"
+    # With --target the flags are not those of anything that runs here.
+    run("cargo", "build", "--release", "--locked", "--offline", "--target", RUST_TARGET, "--target-dir", work / "cargo",
+        cwd=source, log=work / "build.log",
+        env={**os.environ, "RUSTFLAGS": f"-C target-feature=+crt-static --remap-path-prefix={source}=cargo-pollux"})
+    return work / "cargo" / RUST_TARGET / "release/cargo-pollux"
+
+
 # --- what is passed on --------------------------------------------------------------------------
 
 
-def licences(zydis):
+def linked(work):
+    """The static libraries of the system that are in the executable, as it was linked, and libc."""
+    build_folder = next((work / "source").glob("obj-*"))
+    command = said("ninja", "-C", build_folder, "-t", "commands", "src/cli/pollux")
+    libraries = {Path(word) for word in command.splitlines()[-1].split() if re.fullmatch(r"/usr/.*/lib\w+\.a", word)}
+    return sorted(libraries | {Path(said(os.environ.get("CC", "cc"), "-print-file-name=libc.a"))})
+
+
+def licences(work):
     """name in the archive: text, of all that is in the executable."""
-    texts = {"LICENSES/Zydis": (zydis / "LICENSE").read_bytes()}
-    for name, library in LIBRARIES.items():
-        path = said(os.environ.get("CC", "cc"), f"-print-file-name={library}")
-        owner = next((found for one in (path, os.path.realpath(path)) if (found := said("dpkg", "-S", one))), None)
+    texts = {"LICENSES/Zydis": (work / "zydis/LICENSE").read_bytes()}
+    for library in linked(work):
+        owner = next((found for one in (library, library.resolve()) if (found := said("dpkg", "-S", one))), None)
         if not owner:
-            raise Failure(f"no package has {path}: its licence is not known")
-        package = owner.split(":")[0]
-        texts[f"LICENSES/{name}"] = Path(f"/usr/share/doc/{package}/copyright").read_bytes()
+            raise Failure(f"no package has {library}: its licence is not known")
+        texts[f"LICENSES/{library.stem}"] = Path(f"/usr/share/doc/{owner.split(':')[0]}/copyright").read_bytes()
     return texts
 
 
@@ -227,17 +234,18 @@ def main():
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     shutil.copy(deb, out)
-    program = ((installed / "usr/bin/pollux").read_bytes(), 0o755)
-    texts = {name: (data, 0o644) for name, data in licences(work / "zydis").items()}
-    archive(out / f"cargo-pollux-{TARGET}-v{number}.tgz", {"pollux": program, **documents(), **texts}, epoch())
+    programs = {path.name: (path.read_bytes(), 0o755)
+                for path in (installed / "usr/bin/pollux", build_cargo_pollux(work))}
+    texts = {name: (data, 0o644) for name, data in licences(work).items()}
+    archive(out / f"cargo-pollux-{TARGET}-v{number}.tgz", {**programs, **documents(), **texts}, epoch())
     name = "pollux_trace"
     info = f"{name}-{number}.dist-info"
     wheel(out / f"{name}-{number}-{TAGS}.whl",
-          {f"{name}-{number}.data/scripts/pollux": program,
+          {**{f"{name}-{number}.data/scripts/{path}": data for path, data in programs.items()},
            **{f"{info}/licenses/{path}": data for path, data in texts.items()},
            **{f"{info}/licenses/{path}": documents()[path] for path in ("NOTICE", "LICENSE-MIT", "LICENSE-APACHE")}},
           name, number, "Tracer and profiler for async Rust programs", (ROOT / "README.md").read_text())
-    (out / "pollux").write_bytes(program[0])
+    (out / "pollux").write_bytes(programs["pollux"][0])
     (out / "pollux").chmod(0o755)
     sums = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in sorted(out.iterdir())]
     (out / "SHA256SUMS").write_text("".join(sums))

@@ -7,6 +7,7 @@ import time
 
 import driver
 import sandbox
+import smoke
 
 MAX_BYTES = 8 << 20
 PT_LOAD, PT_DYNAMIC, PT_INTERP, PT_NOTE = 1, 2, 3, 4
@@ -63,24 +64,9 @@ def test_version(pollux):
     assert re.fullmatch(rf"pollux {re.escape(declared)} \((?:[0-9a-f]{{10}}(?:-dirty)?, )?static, with BPF\)\n", said)
 
 
-def smoke(root, program, target, folder="/"):
-    """record, report, tree, export of a running program, by the executable in a root."""
-    trace = f"{folder}trace.plx"
-    tree = root.good(program, "tree", target.pid)
-    assert re.search(r"tree::own::chain\s+\.\./src/own\.rs:\d+", tree)
-    root.good(program, "record", "-p", target.pid, "-d", "1", "-o", trace)
-    report = root.good(program, "report", trace)
-    assert "none lost" in report
-    assert "tree::own::chain" in report
-    chrome = root.good(program, "export", trace, "--format", "chrome", "-o", "-")
-    assert chrome.startswith('{"displayTimeUnit"')
-    later = root.good(program, "tree", trace)
-    assert "tree::own::chain" in later
-
-
 def test_empty_root(empty, tree_program):
     """With nothing beside the file: no libc, no /tmp, no /dev, no /etc."""
-    smoke(empty, "/pollux", tree_program)
+    smoke.works(empty, "/pollux", tree_program)
     assert sorted(path.name for path in empty.folder.iterdir()) == ["pollux", "proc", "trace.plx"]
 
 
