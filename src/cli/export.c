@@ -286,7 +286,8 @@ static int run(const struct cli_args *args, struct error *err)
 
 static const struct cli_option options[] = {
 	{'f', "format", "FORMAT", "chrome (the default), perfetto, firefox, folded, ...", false,
-	 false, "chrome speedscope perfetto firefox folded flame pprof csv jsonl sqlite parquet"},
+	 false,
+	 "chrome speedscope perfetto firefox folded flame pprof csv jsonl sqlite parquet otlp"},
 	{0, "for", "VIEWER", "the format that VIEWER reads best: perfetto, speedscope, ...", false,
 	 false,
 	 "catapult speedscope perfetto firefox inferno flamegraph.pl browser pprof go pyroscope "

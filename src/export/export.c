@@ -21,6 +21,7 @@ const struct export_ops *const export_formats[] = {
 	&export_sqlite,
 #endif
 	&export_parquet,
+	&export_otlp,
 	NULL,
 };
 /* clang-format on */

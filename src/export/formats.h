@@ -15,3 +15,4 @@ extern const struct export_ops export_csv;
 extern const struct export_ops export_jsonl;
 extern const struct export_ops export_sqlite;
 extern const struct export_ops export_parquet;
+extern const struct export_ops export_otlp;

@@ -25,7 +25,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # Formats by how the file is called.
 FORMATS = {".speedscope.json": "speedscope", ".pftrace": "perfetto", ".firefox.json": "firefox", ".folded": "folded",
-           ".flame.html": "flame", ".pprof": "pprof", ".csv": "csv", ".jsonl": "jsonl",
+           ".flame.html": "flame", ".pprof": "pprof", ".csv": "csv", ".otlp.jsonl": "otlp", ".jsonl": "jsonl",
            ".sqlite": "sqlite", ".parquet": "parquet"}
 GOOD = ROOT / "tests" / "traces" / "good"
 

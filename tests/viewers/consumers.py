@@ -11,6 +11,7 @@ PACKAGES = {
     # Perfetto's own protobuf messages. Its trace processor is no part of the package.
     "perfetto": ("perfetto==0.59.1", "protobuf==7.36.2"),
     "duckdb": ("duckdb==2.0.1",),
+    "otlp": ("opentelemetry-proto==1.45.2", "protobuf==7.36.2"),
 }
 
 
