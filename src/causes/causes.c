@@ -67,6 +67,10 @@ static struct point *known_point(struct causes *c, uint64_t place)
 	hash = hash_string(hash_place(own->process, own), leaf->awaits ? leaf->awaits : "");
 	p->known = true;
 	p->waits_for = trace_place_waits_for(c->reader, place, c->opt.own);
+	if (p->waits_for == WF_LOCK &&
+	    (trace_place_awaits_a(c->reader, place, c->opt.own, "mpsc::") ||
+	     trace_place_awaits_a(c->reader, place, c->opt.own, "channel")))
+		p->waits_for = WF_MESSAGE;
 	p->place = (uint32_t)(uintptr_t)map_get(&c->same_points, hash, own->process);
 	if (p->place)
 		return p;
@@ -437,11 +441,19 @@ static void add_unlooked(struct causes *c, const struct task_past *t, struct seg
 	s->kind = th->polling ? th->polling_kind : TRACE_KIND_NONE;
 }
 
+/* A bounded channel has a semaphore, too, but what a sender waits for is the receiver. */
 static bool is_for_lock(struct causes *c, const struct tl_wait *wait)
 {
-	return wait->resource.type == TRACE_RESOURCE_MUTEX ||
-	       wait->resource.type == TRACE_RESOURCE_SEMAPHORE ||
-	       wait->resource.type == TRACE_RESOURCE_RWLOCK || waits_for(c, wait->place) == WF_LOCK;
+	switch (wait->resource.address ? wait->resource.type : TRACE_RESOURCE_OTHER) {
+	case TRACE_RESOURCE_MUTEX:
+	case TRACE_RESOURCE_SEMAPHORE:
+	case TRACE_RESOURCE_RWLOCK:
+		return true;
+	case TRACE_RESOURCE_OTHER:
+		return waits_for(c, wait->place) == WF_LOCK;
+	default:
+		return false;
+	}
 }
 
 static void add_wait(struct causes *c, struct task_past *t, const struct tl_wait *wait)

@@ -132,6 +132,13 @@ static int show_tree(struct causes *c, const struct tree *t)
 	return s->cells ? 0 : -ENOMEM;
 }
 
+/* Of tasks that serve requests, which have trees of their own. */
+static bool says_more_by_handler(const struct causes *c, const struct tree *t)
+{
+	return c->opt.unit == CU_AUTO && t->handler == TRACE_KIND_NONE && t->kind < c->n_kinds &&
+	       c->kinds[t->kind].handlers;
+}
+
 static void find_what_matters(struct causes *c)
 {
 	bool asked_for = c->opt.families || c->opt.tasks;
@@ -141,7 +148,8 @@ static void find_what_matters(struct causes *c)
 		if (c->shown[i].ns > most)
 			most = c->shown[i].ns;
 	for (size_t i = 0; i < c->n_shown; i++)
-		c->shown[i].matters = asked_for || c->shown[i].ns >= most / MATTERS;
+		c->shown[i].matters = asked_for || (c->shown[i].ns >= most / MATTERS &&
+						    !says_more_by_handler(c, c->shown[i].tree));
 }
 
 /* Kinds that are named together get names that differ. */

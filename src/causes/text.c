@@ -208,7 +208,9 @@ static void write_tree(const struct causes *c, struct buf *out, const struct sho
 	words_family(c, out, s->tree);
 	buf_str(out, ": ");
 	text_exact(out, length->count);
-	buf_printf(out, " %s, median ", unit_names[s->type][length->count != 1]);
+	buf_printf(out, " %s, median ",
+		   s->tree->handler != TRACE_KIND_NONE ? length->count == 1 ? "request" : "requests"
+						       : unit_names[s->type][length->count != 1]);
 	text_duration(out, hist_quantile(length, 0.5));
 	buf_str(out, ", 99 % within ");
 	text_duration(out, hist_quantile(length, 0.99));

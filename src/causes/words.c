@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define AWAITS_WIDTH 28
+#define FAMILY_WIDTH 60
 
 static void kind_text(const struct causes *c, struct buf *out, uint32_t kind)
 {
@@ -21,7 +22,13 @@ static void kind_text(const struct causes *c, struct buf *out, uint32_t kind)
 
 void words_family(const struct causes *c, struct buf *out, const struct tree *t)
 {
-	text_safe(out, kind_label(&c->labels, c->reader, t->kind));
+	const char *label = kind_label(&c->labels, c->reader, t->kind);
+
+	if (t->handler == TRACE_KIND_NONE && text_width(label) <= FAMILY_WIDTH) {
+		text_safe(out, label);
+		return;
+	}
+	kind_text(c, out, t->kind);
 	if (t->handler == TRACE_KIND_NONE)
 		return;
 	buf_str(out, " › ");

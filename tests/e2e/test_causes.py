@@ -178,6 +178,27 @@ def unknown_ns(node):
     return own + sum(unknown_ns(n) for n in node["below"])
 
 
+def test_service(pollux, suite, tmp_path):
+    """Each request of a handler is a unit, as the service counts them; what it waits for is known."""
+    trace = tmp_path / "service.plx"
+    with driver.Target(suite("service-axum", "release-debug", "service")) as target:
+        recorder = driver.Recorder(pollux, target.pid, trace)
+        recorder.until_compiled()
+        target.go()
+        requests = {route["name"]: route["requests"] for route in target.truth()["routes"]}
+        recorder.stop()
+        assert target.end() == 0
+    by_handler = {handler.split("::")[-1]: one for (_, handler), one in
+                  causes_of(pollux, trace, "--unit", "round").items() if handler}
+    assert {name: by_handler[name]["length_ns"]["count"] for name in requests} == requests
+    for one in by_handler.values():
+        assert one["unit"] == "round" and unknown_ns(one["tree"]) <= one["slowest"]["sum"] * 0.05, one
+    (send,) = (n for n in by_handler["order"]["tree"]["below"] if "send" in what(n)[1])
+    assert [what(n) for n in send["below"]] == [("task", "service::work::mailer")]
+    (blocks,) = (n for n in by_handler["blocks"]["tree"]["below"] if n["cause"] == "blocking_call")
+    assert blocks["call"].endswith("nanosleep") and blocks["ns"]["count"] == requests["blocks"]
+
+
 def test_demo(pollux, tmp_path):
     """Of the time of the demo server's slow requests at least 95 % has a cause, and the lock leads them."""
     shop, customers = (builder.build("demo", "release", name, root=builder.ROOT)

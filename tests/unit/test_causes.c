@@ -37,7 +37,7 @@ static const struct trace_kind kinds[N_KINDS] = {
 		       .flags = TRACE_KIND_HANDLER},
 };
 
-enum { P_NONE, P_LOCK, P_SLEEP, P_SOCKET, P_CHANNEL, P_JOIN, P_SELECT, P_LOCK_2, N_PLACES };
+enum { P_NONE, P_LOCK, P_SLEEP, P_SOCKET, P_CHANNEL, P_JOIN, P_SELECT, P_LOCK_2, P_SEND, N_PLACES };
 
 static const struct trace_place places[N_PLACES - 1] = {
 	[P_LOCK - 1] = {.function = "app::a",
@@ -65,6 +65,10 @@ static const struct trace_place places[N_PLACES - 1] = {
 			  .line = 60,
 			  .flags = TRACE_PLACE_BRANCHES,
 			  .awaits = "select!"},
+	[P_SEND - 1] = {.function = "app::h",
+			.file = "m.rs",
+			.line = 80,
+			.awaits = "tokio::sync::mpsc::bounded::send::Acquire"},
 	[P_LOCK_2 - 1] = {.function = "app::g",
 			  .file = "m.rs",
 			  .line = 70,
@@ -608,6 +612,40 @@ static void test_lock_by_place(void **state)
 	trace_reader_free(reader);
 }
 
+/* A full channel: its receiver is no holder, also not one that itself waited to send. */
+static void test_full_channel(void **state)
+{
+	(void)state;
+	for (unsigned known = 0; known < 2; known++) {
+		RECORD(rec);
+		worker(rec, 0);
+		spawn(rec, 10, 0, K_OTHER, 2);
+		poll(rec, 10, 20, 0, K_OTHER, 2, TO_PENDING, P_SLEEP);
+		spawn(rec, 20, 0, K_TASK, 1);
+		begin(rec, 20, 0, K_TASK, 1);
+		if (known)
+			resource(rec, 30, 0, TRACE_RESOURCE_CHANNEL, 0x8000);
+		end(rec, 30, 0, K_TASK, 1, TO_PENDING, P_SEND);
+		park(rec, 30, 90, 0, TB_EPOLL_WAIT);
+		wake(rec, 90, 0, K_OTHER, 2);
+		begin(rec, 90, 0, K_OTHER, 2);
+		wake(rec, 95, 0, K_TASK, 1);
+		end(rec, 100, 0, K_OTHER, 2, TO_READY, 0);
+		poll(rec, 100, 110, 0, K_TASK, 1, TO_READY, 0);
+		expect(rec, CU_TASK, K_TASK,
+		       "app::task 90\n"
+		       "  polled 20\n"
+		       "  waiting for mpsc::bounded::send::Acquire at m.rs:80 app::h 65\n"
+		       "    for other 65\n"
+		       "      polled 5\n"
+		       "      waiting for time::sleep::Sleep at m.rs:20 app::b 60\n"
+		       "        for a timer 60\n"
+		       "  ready, not polled 5\n"
+		       "    its thread was busy with other 5\n"
+		       "      polled 5\n");
+	}
+}
+
 /* A closure on the blocking pool, which is queued and run, and then wakes the task. */
 static void test_blocking(void **state)
 {
@@ -718,7 +756,7 @@ static void test_handler(void **state)
 	at(rec, 108, 0, TE_FUTURE_END, TO_READY, K_HANDLER, 0x100, 0);
 	end(rec, 120, 0, K_TASK, 1, TO_PENDING, P_SOCKET);
 	expect(rec, CU_ROUND, K_TASK,
-	       "app::task › order 93\n"
+	       "task › order 93\n"
 	       "  polled 10\n"
 	       "  in read 3\n"
 	       "  waiting for time::sleep::Sleep at m.rs:20 app::b 80\n"
@@ -882,16 +920,16 @@ static void test_torture(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_polls),	      cmocka_unit_test(test_ready),
-		cmocka_unit_test(test_driver),	      cmocka_unit_test(test_unlooked),
-		cmocka_unit_test(test_sched),	      cmocka_unit_test(test_stack),
-		cmocka_unit_test(test_longest),	      cmocka_unit_test(test_ends),
-		cmocka_unit_test(test_chain),	      cmocka_unit_test(test_lock),
-		cmocka_unit_test(test_lock_by_place), cmocka_unit_test(test_blocking),
-		cmocka_unit_test(test_spawner),	      cmocka_unit_test(test_rounds),
-		cmocka_unit_test(test_handler),	      cmocka_unit_test(test_lost),
-		cmocka_unit_test(test_window),	      cmocka_unit_test(test_slowest),
-		cmocka_unit_test(test_torture),
+		cmocka_unit_test(test_polls),	 cmocka_unit_test(test_ready),
+		cmocka_unit_test(test_driver),	 cmocka_unit_test(test_unlooked),
+		cmocka_unit_test(test_sched),	 cmocka_unit_test(test_full_channel),
+		cmocka_unit_test(test_stack),	 cmocka_unit_test(test_longest),
+		cmocka_unit_test(test_ends),	 cmocka_unit_test(test_chain),
+		cmocka_unit_test(test_lock),	 cmocka_unit_test(test_lock_by_place),
+		cmocka_unit_test(test_blocking), cmocka_unit_test(test_spawner),
+		cmocka_unit_test(test_rounds),	 cmocka_unit_test(test_handler),
+		cmocka_unit_test(test_lost),	 cmocka_unit_test(test_window),
+		cmocka_unit_test(test_slowest),	 cmocka_unit_test(test_torture),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
