@@ -10,6 +10,7 @@
 #include "cli/recording.h"
 #include "cli/output.h"
 #include "cli/verbs.h"
+#include "cli/view.h"
 #include "future/moments.h"
 #include "future/program_compiler.h"
 
@@ -27,7 +28,7 @@ static const struct cli_option options[] = {
 	RECORDING_PROCESS_OPTIONS,
 	{'o', "output", "FILE", "the trace (default: pollux-NAME-PID.plx here)", false},
 	RECORDING_OPTIONS,
-	{0, "cpu", "HZ", "sample stacks, HZ per second of CPU time (default 999)", false, true},
+	{0, "cpu", "HZ", "sample stacks, HZ per CPU second (default 999)", false, true},
 	{0, "stack-size", "SIZE", "bytes of stack per sample (1K to 63K, default 8K)", false},
 	{0, "long-poll", "TIME", "capture the stack of polls over TIME (default 10ms)", false,
 	 true},
@@ -42,7 +43,8 @@ static const struct cli_option options[] = {
 	{0, "include", "NAME", "only futures whose name contains NAME, or matches it (* and ?)",
 	 true},
 	{0, "exclude", "NAME", "no futures whose name contains or matches NAME", true},
-	{0, "print", NULL, "print events as they arrive; write a file only with -o", false},
+	{0, "view", NULL, "when done, show the trace in the browser", false},
+	{0, "print", NULL, "print events as they come; write a file only with -o", false},
 	{0, "format", "FORMAT", "with --print: format of a line, see pollux print", false},
 	{0, "event", "NAME", "with --print: only events of this name", true},
 	{0, "json", NULL, "with --print: one JSON object per line", false},
@@ -213,6 +215,8 @@ static int parse(const struct cli_args *args, struct job *job)
 	else if (!job->prints && job->rec.name)
 		job->path = default_path(job);
 	job->derived = !output;
+	if (cli_flag(args, "view") && !job->path && job->prints)
+		return cli_usage(args, "--view shows a file: with --print give -o FILE");
 	return 0;
 }
 
@@ -493,6 +497,16 @@ static int run_job(struct job *job, struct error *err)
 	return code;
 }
 
+/* Shows what was recorded, whatever the program's own exit code is. */
+static int view_job(const struct job *job, int code, struct error *err)
+{
+	struct view_options opt = {.path = job->path, .open = true};
+
+	if (err->code || !job->path || !trace_file_is_trace(job->path))
+		return code;
+	return view_show(&opt, err) < 0 ? 1 : code;
+}
+
 static int run(const struct cli_args *args, struct error *err)
 {
 	struct job job = {.path = NULL};
@@ -501,6 +515,8 @@ static int run(const struct cli_args *args, struct error *err)
 	if (!code) {
 		if ((job.path || job.prints) && job.rec.name) {
 			code = run_job(&job, err);
+			if (cli_flag(args, "view"))
+				code = view_job(&job, code, err);
 		} else {
 			error_set(err, -ENOMEM, "out of memory");
 			code = 1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* pollux view: a trace in the browser, until Ctrl-C. */
-#include "view/view.h"
+#include "cli/view.h"
 
 #include "base/cleanup.h"
 #include "cli/input.h"
@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 static int parse_port(const struct cli_args *args, uint16_t *ret)
 {
@@ -24,17 +25,34 @@ static int parse_port(const struct cli_args *args, uint16_t *ret)
 	return 0;
 }
 
-static int run(const struct cli_args *args, struct error *err)
+int view_show(struct view_options *opt, struct error *err)
 {
 	static char label[] = "indexing";
+
+	opt->progress = cli_progress;
+	opt->progress_ctx = label;
+	opt->progress_done = cli_progress_done;
+	int r = view_serve(opt, err);
+	if (r < 0)
+		error_add(err, "cannot show %s", opt->path);
+	return r;
+}
+
+static int run(const struct cli_args *args, struct error *err)
+{
 	struct view_options opt = {
 		.open = !cli_flag(args, "no-open"),
-		.progress = cli_progress,
-		.progress_ctx = label,
-		.progress_done = cli_progress_done,
+		.follow = cli_flag(args, "follow"),
+		.in = cli_option(args, "in"),
 	};
 	_cleanup_free_ char *input = NULL;
 
+	if (opt.in && strcmp(opt.in, "perfetto") != 0 && strcmp(opt.in, "firefox") != 0 &&
+	    strcmp(opt.in, "speedscope") != 0)
+		return cli_usage(args, "--in is perfetto, firefox or speedscope, not '%s'", opt.in);
+	if (opt.in && opt.follow)
+		return cli_usage(args,
+				 "--follow is for the own page: other viewers read a trace once");
 	int r = parse_port(args, &opt.port);
 	if (r == 0)
 		r = input_trace(args, &input);
@@ -44,15 +62,15 @@ static int run(const struct cli_args *args, struct error *err)
 		return cli_usage(args, "the trace is read many times: give a file, not '%s'",
 				 input);
 	opt.path = input;
-	r = view_serve(&opt, err);
-	if (r < 0)
-		error_add(err, "cannot show %s", input);
-	return r < 0 ? 1 : 0;
+	return view_show(&opt, err) < 0 ? 1 : 0;
 }
 
 static const struct cli_option options[] = {
 	{0, "port", "N", "listen on port N (default: one that is free)", false},
 	{0, "no-open", NULL, "print the address, and open no browser", false},
+	{0, "follow", NULL, "the trace is still recorded: show what is added to it", false},
+	{0, "in", "VIEWER", "open the trace in perfetto, firefox or speedscope instead", false,
+	 false, "perfetto firefox speedscope"},
 	{0},
 };
 
@@ -61,6 +79,8 @@ static const char *const examples[] = {
 	"open the trace in the browser",
 	"pollux view --no-open --port 8900 trace.plx",
 	"only print the address, for a browser elsewhere: ssh -L 8900:127.0.0.1:8900 HOST",
+	"pollux view --in perfetto trace.plx",
+	"open it in ui.perfetto.dev, which loads it from this machine",
 	NULL,
 };
 

@@ -15,6 +15,8 @@
 
 #include <stdio.h>
 
+struct export_ops;
+
 /* What all answers are made from; the same for the whole life of the server. */
 struct view_source {
 	const char *path; /* of the trace, for people */
@@ -22,6 +24,8 @@ struct view_source {
 	bool live;	  /* it is still written */
 	struct index *index;
 	struct trace_reader *tables; /* that has read all but the events */
+	const struct export_ops
+		*viewer; /* the format of the foreign viewer that was opened; NULL */
 };
 
 struct view_answer {
@@ -32,6 +36,9 @@ struct view_answer {
 	 * it would cost too much; other negative errno: it failed. */
 	int (*make)(const struct view_source *v, const struct request *q, struct buf *out,
 		    struct error *err);
+	/* In place of that: view_begin(), then the body, piece by piece. */
+	int (*stream)(const struct view_source *v, const struct request *q, int fd,
+		      struct error *err);
 };
 
 /* NULL: there is none of that path. */
@@ -39,6 +46,9 @@ const struct view_answer *view_find_answer(const char *path);
 
 /* A reader of its own on the trace. */
 int view_reader(const struct view_source *v, struct trace_reader **ret, struct error *err);
+
+/* Begins what a stream writes: "STATUS TYPE NAME\n", the name of a file that the browser saves, or NULL. */
+void view_begin(int fd, int status, const char *type, const char *name);
 
 int answer_trace(const struct view_source *v, const struct request *q, struct buf *out,
 		 struct error *err);
@@ -60,3 +70,6 @@ int answer_poll(const struct view_source *v, const struct request *q, struct buf
 		struct error *err);
 int answer_search(const struct view_source *v, const struct request *q, struct buf *out,
 		  struct error *err);
+int answer_download(const struct view_source *v, const struct request *q, int fd,
+		    struct error *err);
+int answer_file(const struct view_source *v, const struct request *q, int fd, struct error *err);

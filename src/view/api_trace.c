@@ -142,7 +142,8 @@ int answer_trace(const struct view_source *v, const struct request *q, struct bu
 	json_u64(&j, "events", facts.n_events);
 	json_u64(&j, "lost", facts.n_lost);
 	trace_reader_truncated(v->tables, &lost);
-	json_string(&j, "truncated", lost);
+	/* One that grows has no end yet. */
+	json_string(&j, "truncated", v->live ? NULL : lost);
 	json_bool(&j, "live", v->live);
 	json_object(&j, "index");
 	json_u64(&j, "cell_ns", 1ull << facts.width_log2);

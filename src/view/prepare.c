@@ -97,36 +97,94 @@ static void read_error(int fd, struct error *err)
 	error_set(err, -EIO, "%s", n > 0 ? text : "the index could not be built");
 }
 
-static int run_build(int trace, int out, const struct index_trace *id,
-		     const struct view_progress *progress, struct error *err)
+static void run_build(const struct view_build *b, int trace, int said,
+		      const struct view_progress *progress) __attribute__((noreturn));
+static void run_build(const struct view_build *b, int trace, int said,
+		      const struct view_progress *progress)
 {
-	int fds[2], status;
+	struct error failure = {0};
 
-	if (pipe2(fds, O_CLOEXEC) < 0)
-		return error_sys(err, -errno, "cannot make a pipe");
-	pid_t pid = fork();
-	if (pid == 0) {
-		struct error failure = {0};
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	int code = build(trace, b->out, &b->id, progress, &failure);
+	if (code < 0 && write(said, failure.text, strlen(failure.text)) < 0)
+		_exit(2);
+	_exit(code < 0 ? 1 : 0);
+}
 
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		int code = build(trace, out, id, progress, &failure);
-		if (code < 0 && write(fds[1], failure.text, strlen(failure.text)) < 0)
-			_exit(2);
-		_exit(code < 0 ? 1 : 0);
-	}
-	int code = -errno;
-	close(fds[1]);
-	if (pid < 0) {
-		close(fds[0]);
-		return error_sys(err, code, "cannot start a process for the index");
-	}
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
-	code = WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EIO;
+static int start_in(struct view_build *b, int trace, int out, const struct view_progress *progress,
+		    struct error *err)
+{
+	int fds[2];
+
+	b->out = out;
+	int code = index_trace_read(trace, &b->id);
+	if (code == 0 && pipe2(fds, O_CLOEXEC) < 0)
+		code = -errno;
 	if (code < 0)
-		read_error(fds[0], err);
+		return error_sys(err, code, "cannot begin an index");
+	b->pid = fork();
+	if (b->pid == 0)
+		run_build(b, trace, fds[1], progress);
+	code = -errno;
+	close(fds[1]);
+	b->said = fds[0];
+	if (b->pid > 0)
+		return 0;
+	b->pid = 0;
 	close(fds[0]);
+	return error_sys(err, code, "cannot start a process for the index");
+}
+
+/* Waits for its end. `out` stays open. */
+static int end_in(struct view_build *b, struct error *err)
+{
+	int status = -1;
+
+	while (waitpid(b->pid, &status, 0) < 0 && errno == EINTR)
+		;
+	b->pid = 0;
+	int code = WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EIO;
+	if (code < 0)
+		read_error(b->said, err);
+	close(b->said);
 	return code;
+}
+
+static int temporary(void)
+{
+	const char *folder = getenv("TMPDIR");
+
+	return file_temporary(folder && *folder ? folder : "/tmp");
+}
+
+int view_build_start(struct view_build *b, int trace, const struct view_progress *progress,
+		     struct error *err)
+{
+	int out = temporary();
+
+	if (out < 0)
+		return error_sys(err, out, "there is no room for the index");
+	int code = start_in(b, trace, out, progress, err);
+	if (code < 0)
+		close(out);
+	return code;
+}
+
+int view_build_end(struct view_build *b, struct index **ret_index, struct error *err)
+{
+	int code = end_in(b, err), again = code == 0 ? open_again(b->out, err) : code;
+
+	close(b->out);
+	return again < 0 ? again : index_open(again, &b->id, ret_index, err);
+}
+
+void view_build_stop(struct view_build *b)
+{
+	if (!b->pid)
+		return;
+	kill(b->pid, SIGKILL);
+	end_in(b, NULL);
+	close(b->out);
 }
 
 /* ---- where it is kept ---- */
@@ -199,43 +257,37 @@ static void save_cached(int trace, int index)
 	buf_done(&content);
 }
 
-static int temporary(void)
-{
-	const char *folder = getenv("TMPDIR");
-
-	return file_temporary(folder && *folder ? folder : "/tmp");
-}
-
-static int build_beside(const char *path, int trace, const struct index_trace *id,
-			const struct view_progress *progress, struct index **ret_index,
-			struct error *err)
+static int build_beside(const char *path, int trace, const struct view_progress *progress,
+			struct index **ret_index, struct error *err)
 {
 	static const struct file_replaces replaces = {"an index of a trace", "\x89PLI\r\n\x1a\n"};
 	struct file_output out = FILE_OUTPUT_INIT;
+	struct view_build b = {0};
 	bool placed = file_output_open(&out, path, &replaces, NULL) == 0;
 	int fd = placed ? fcntl(out.fd, F_DUPFD_CLOEXEC, 3) : temporary();
 	int code = fd < 0 ? error_sys(err, fd == -1 ? -errno : fd, "there is no room for the index")
-			  : run_build(trace, fd, id, progress, err);
+			  : start_in(&b, trace, fd, progress, err);
 
+	if (code == 0)
+		code = end_in(&b, err);
 	/* What was written may be no more than that. */
-	int again = code == 0 ? open_again(fd, err) : -1;
-	if (code == 0 && again < 0)
-		code = again;
+	int again = code == 0 ? open_again(fd, err) : code;
 	if (fd >= 0)
 		close(fd);
-	if (code == 0 && placed)
+	if (again >= 0 && placed)
 		/* That it has no name is no reason not to use it. */
 		placed = file_output_place(&out, NULL) == 0;
-	if (code == 0 && !placed)
+	if (again >= 0 && !placed)
 		save_cached(trace, again);
 	file_output_done(&out);
-	return code < 0 ? code : index_open(again, id, ret_index, err);
+	return again < 0 ? again : index_open(again, &b.id, ret_index, err);
 }
 
-int view_prepare(const char *path, int trace, const struct view_progress *progress,
+int view_prepare(const char *path, int trace, bool live, const struct view_progress *progress,
 		 struct index **ret_index, bool *ret_built, struct error *err)
 {
 	_cleanup_free_ char *beside = index_path(path);
+	struct view_build b = {0};
 	struct index_trace id;
 
 	int code = index_trace_read(trace, &id);
@@ -247,5 +299,8 @@ int view_prepare(const char *path, int trace, const struct view_progress *progre
 	if (open_kept(beside, &id, ret_index) == 0 || open_cached(trace, &id, ret_index) == 0)
 		return 0;
 	*ret_built = true;
-	return build_beside(beside, trace, &id, progress, ret_index, err);
+	if (!live)
+		return build_beside(beside, trace, progress, ret_index, err);
+	TRY(view_build_start(&b, trace, progress, err));
+	return view_build_end(&b, ret_index, err);
 }

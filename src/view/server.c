@@ -14,11 +14,14 @@
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "export/export.h"
 #include "view/answer.h"
 #include "view/assets.h"
+#include "view/follow.h"
 #include "view/open.h"
 #include "view/prepare.h"
 #include "view/request.h"
+#include "view/viewers.h"
 #include "view/worker.h"
 
 #include <errno.h>
@@ -29,6 +32,7 @@
 #include <event2/keyvalq_struct.h>
 #include <event2/listener.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
@@ -58,11 +62,20 @@ struct server {
 	struct evhttp_bound_socket *bound;
 	struct event *resume; /* takes connections again */
 	struct event *signals[3];
+	struct follow *follow;		  /* NULL: the trace is whole */
+	struct follower *followers;	  /* browsers that are told when it has grown */
+	const struct view_viewer *viewer; /* NULL: the own page */
 	struct request_gate gate;
 	struct view_source source;
 	char token[REQUEST_TOKEN + 1];
 	struct job *running, *waiting, **waiting_last;
 	unsigned n_running, n_waiting;
+};
+
+struct follower {
+	struct server *server;
+	struct evhttp_request *http;
+	struct follower *next;
 };
 
 /* An answer that is being made. */
@@ -237,7 +250,17 @@ static void job_fail(struct job *job, int status, const char *why)
 	job_free(job);
 }
 
-/* "200 application/json\n" comes first. False: not all of it is there, or it is none. */
+static void add_name(struct evhttp_request *http, const char *name)
+{
+	_cleanup_buf_ struct buf text = BUF_INIT;
+
+	buf_printf(&text, "attachment; filename=\"%s\"", name);
+	if (!buf_failed(&text))
+		evhttp_add_header(evhttp_request_get_output_headers(http), "Content-Disposition",
+				  text.data);
+}
+
+/* view_begin()'s line comes first. False: not all of it is there, or it is none. */
 static bool begin_reply(struct job *job)
 {
 	size_t len;
@@ -247,6 +270,11 @@ static bool begin_reply(struct job *job)
 	if (!space)
 		return false;
 	int status = atoi(line);
+	char *name = strchr(space + 1, ' ');
+	if (name) {
+		*name = 0;
+		add_name(job->http, name + 1);
+	}
 	add_headers(job->server, job->http, space + 1, "no-store", job->request.for_viewer);
 	evhttp_send_reply_start(job->http, status, reason_of(status));
 	job->replying = true;
@@ -372,6 +400,87 @@ static void take_job(struct server *s, struct evhttp_request *http, const struct
 	start_waiting(s);
 }
 
+/* ---- followers ---- */
+
+static void tell_follower(struct follower *f)
+{
+	const struct view_source *v = &f->server->source;
+	struct evbuffer *text = evbuffer_new();
+	struct index_facts facts;
+
+	index_facts(v->index, &facts);
+	if (text) {
+		evbuffer_add_printf(text,
+				    "data: {\"span_ns\": %" PRIu64 ", \"events\": %" PRIu64
+				    ", \"live\": %s}\n\n",
+				    facts.end_ns - facts.base_ns, facts.n_events,
+				    v->live ? "true" : "false");
+		evhttp_send_reply_chunk(f->http, text);
+		evbuffer_free(text);
+	}
+}
+
+static void follower_free(struct follower *f)
+{
+	struct follower **at = &f->server->followers;
+
+	while (*at && *at != f)
+		at = &(*at)->next;
+	if (*at)
+		*at = f->next;
+	free(f);
+}
+
+static void on_follower_closed(struct evhttp_connection *connection, void *ctx)
+{
+	struct follower *f = ctx;
+
+	evhttp_connection_set_closecb(connection, NULL, NULL);
+	if (!evhttp_request_get_connection(f->http))
+		evhttp_request_free(f->http);
+	follower_free(f);
+}
+
+static void end_follower(struct follower *f)
+{
+	struct evhttp_connection *connection = evhttp_request_get_connection(f->http);
+
+	if (connection)
+		evhttp_connection_set_closecb(connection, NULL, NULL);
+	evhttp_send_reply_end(f->http);
+	follower_free(f);
+}
+
+static void on_changed(void *ctx)
+{
+	struct server *s = ctx;
+
+	for (struct follower *f = s->followers, *next; f; f = next) {
+		next = f->next;
+		tell_follower(f);
+		if (!s->source.live)
+			end_follower(f);
+	}
+}
+
+static void take_follower(struct server *s, struct evhttp_request *http)
+{
+	struct follower *f = calloc(1, sizeof(*f));
+
+	if (!f) {
+		refuse(s, http, 503, "out of memory");
+		return;
+	}
+	*f = (struct follower){.server = s, .http = http, .next = s->followers};
+	s->followers = f;
+	evhttp_connection_set_closecb(evhttp_request_get_connection(http), on_follower_closed, f);
+	add_headers(s, http, "text/event-stream", "no-store", false);
+	evhttp_send_reply_start(http, 200, "OK");
+	tell_follower(f);
+	if (!s->source.live)
+		end_follower(f);
+}
+
 /* ---- requests ---- */
 
 static const char *refusal(int status)
@@ -410,6 +519,10 @@ static void on_request(struct evhttp_request *http, void *ctx)
 			send_asset(s, http, a);
 			return;
 		}
+	}
+	if (!strcmp(path, "api/follow")) {
+		take_follower(s, http);
+		return;
 	}
 	const struct view_answer *answer = view_find_answer(path);
 	if (answer)
@@ -505,6 +618,14 @@ static void server_done(struct server *s)
 		free(job);
 	}
 	s->waiting_last = &s->waiting;
+	follow_stop(s->follow);
+	while (s->followers) {
+		struct evhttp_connection *connection =
+			evhttp_request_get_connection(s->followers->http);
+		if (connection)
+			evhttp_connection_set_closecb(connection, NULL, NULL);
+		follower_free(s->followers);
+	}
 	while (s->running) {
 		struct job *job = s->running;
 		struct evhttp_request *http = job_take_request(job);
@@ -549,29 +670,59 @@ static int open_trace(struct view_source *v, const struct view_options *opt, str
 		return v->trace;
 	/* First of all, that it is a trace. */
 	TRY(view_reader(v, &v->tables, err));
-	int code = view_prepare(opt->path, v->trace, &progress, &v->index, &built, err);
+	int code =
+		view_prepare(opt->path, v->trace, opt->follow, &progress, &v->index, &built, err);
 	if (built && opt->progress_done)
 		opt->progress_done();
-	return code < 0 ? code : trace_reader_skip_events(v->tables, err);
+	TRY(code);
+	TRY(trace_reader_skip_events(v->tables, err));
+	const char *lost;
+	v->live = opt->follow && trace_reader_truncated(v->tables, &lost);
+	return 0;
+}
+
+static int choose_viewer(struct server *s, const struct view_options *opt, struct error *err)
+{
+	s->viewer = opt->in ? view_find_viewer(opt->in) : NULL;
+	if (!opt->in)
+		return 0;
+	s->source.viewer = export_find_for(opt->in);
+	if (!s->viewer || !s->source.viewer)
+		return error_set(err, -EINVAL, "there is no viewer '%s'", opt->in);
+	s->gate.viewer = s->viewer->origin;
+	s->gate.viewer_path = "file";
+	return 0;
 }
 
 static int start_serving(struct server *s, const struct view_options *opt, struct error *err)
 {
+	uint16_t port = opt->port;
+
+	TRY(choose_viewer(s, opt, err));
 	TRY(open_trace(&s->source, opt, err));
 	TRY(make_token(s, err));
-	TRY(listen_at(s, opt->port, err));
+	if (!port && s->viewer)
+		port = s->viewer->port;
+	TRY(listen_at(s, port, err));
+	if (s->source.live)
+		s->follow = follow_start(s->base, &s->source, on_changed, s);
 	return catch_signals(s, err);
 }
 
 int view_serve(const struct view_options *opt, struct error *err)
 {
 	struct server s = {.source = {.path = opt->path, .trace = -1}};
-	_cleanup_buf_ struct buf url = BUF_INIT;
+	_cleanup_buf_ struct buf url = BUF_INIT, page = BUF_INIT;
 
 	s.waiting_last = &s.waiting;
 	int ret = start_serving(&s, opt, err);
 	if (ret == 0) {
-		buf_printf(&url, "http://127.0.0.1:%u/%s/", s.gate.port, s.token);
+		buf_printf(&page, "http://127.0.0.1:%u/%s/%s", s.gate.port, s.token,
+			   s.viewer ? "file" : "");
+		if (s.viewer && !buf_failed(&page))
+			view_viewer_url(s.viewer, page.data, &url);
+		else
+			buf_str(&url, page.data ? page.data : "");
 		printf("%s\n", url.data ? url.data : "");
 		fflush(stdout);
 		if (opt->open && !buf_failed(&url))

@@ -8,9 +8,11 @@
 #include <stdint.h>
 
 struct view_options {
-	const char *path;					    /* of the trace */
-	uint16_t port;						    /* 0: one that is free */
-	bool open;						    /* in the browser */
+	const char *path; /* of the trace */
+	uint16_t port;	  /* 0: one that is free */
+	bool open;	  /* in the browser */
+	bool follow;	  /* the trace is still written */
+	const char *in;	  /* another viewer: perfetto, firefox, speedscope; NULL: the own page */
 	void (*progress)(void *ctx, uint64_t done, uint64_t total); /* of the index; may be NULL */
 	void *progress_ctx;
 	void (*progress_done)(void);

@@ -96,28 +96,55 @@ static bool write_all(int fd, const char *data, size_t len)
 	return true;
 }
 
+static bool begun; /* in the process of an answer */
+
+void view_begin(int fd, int status, const char *type, const char *name)
+{
+	struct buf head = BUF_INIT;
+
+	buf_printf(&head, "%d %s%s%s\n", status, type, name ? " " : "", name ? name : "");
+	if (buf_failed(&head) || !write_all(fd, head.data, head.len))
+		_exit(1);
+	buf_done(&head);
+	begun = true;
+}
+
+static bool write_failure(int fd, int code, const struct error *err)
+{
+	struct buf body = BUF_INIT;
+	struct json j;
+
+	json_init(&j, &body, false);
+	json_object(&j, NULL);
+	json_string(&j, "error", *err->text ? err->text : strerror(-code));
+	json_end_object(&j);
+	view_begin(fd, status_of(code), "application/json", NULL);
+	return !buf_failed(&body) && write_all(fd, body.data, body.len);
+}
+
 static bool write_answer(int fd, const struct view_source *source, const struct view_answer *answer,
 			 const struct request *request)
 {
-	struct buf body = BUF_INIT, head = BUF_INIT;
+	struct buf body = BUF_INIT;
 	struct error err = {0};
 	int code = answer->make(source, request, &body, &err);
 
 	if (code == 0 && buf_failed(&body))
 		code = error_set(&err, -ENOMEM, "out of memory for the answer");
-	if (code < 0) {
-		struct json j;
+	if (code < 0)
+		return write_failure(fd, code, &err);
+	view_begin(fd, 200, "application/json", NULL);
+	return write_all(fd, body.data, body.len);
+}
 
-		buf_clear(&body);
-		body.failed = false;
-		json_init(&j, &body, false);
-		json_object(&j, NULL);
-		json_string(&j, "error", *err.text ? err.text : strerror(-code));
-		json_end_object(&j);
-	}
-	buf_printf(&head, "%d application/json\n", status_of(code));
-	return !buf_failed(&head) && !buf_failed(&body) && write_all(fd, head.data, head.len) &&
-	       write_all(fd, body.data, body.len);
+static bool stream_answer(int fd, const struct view_source *source,
+			  const struct view_answer *answer, const struct request *request)
+{
+	struct error err = {0};
+	int code = answer->stream(source, request, fd, &err);
+
+	/* What was begun can't be taken back: the connection ends. */
+	return code == 0 || (!begun && write_failure(fd, code, &err));
 }
 
 static void run(int fd, const struct view_source *source, const struct view_answer *answer,
@@ -134,7 +161,9 @@ static void run(int fd, const struct view_source *source, const struct view_answ
 	signal(SIGHUP, SIG_DFL);
 	keep_only(kept, sizeof(kept) / sizeof(*kept));
 	set_limits(answer);
-	_exit(write_answer(fd, source, answer, request) ? 0 : 1);
+	bool whole = answer->stream ? stream_answer(fd, source, answer, request)
+				    : write_answer(fd, source, answer, request);
+	_exit(whole ? 0 : 1);
 }
 
 int worker_start(struct worker *w, const struct view_source *source,

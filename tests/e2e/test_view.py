@@ -356,11 +356,7 @@ def test_a_folder_that_takes_no_file_needs_none(pollux, tmp_path):
 
 
 def test_a_trace_of_many_events_takes_little_memory(pollux, tmp_path):
-    speed = ROOT / "build" / "bench" / "trace_speed"
-    if not speed.exists():
-        pytest.skip("bench is not built here")
-    trace = tmp_path / "many.plx"
-    subprocess.run([speed, "2", "8", trace], check=True, stdout=subprocess.DEVNULL)
+    trace = many_events(tmp_path, 2)
     with serving(pollux, trace) as one:
         whole = one.json("api/trace")
         assert whole["events"] >= 2000000
@@ -455,3 +451,142 @@ def test_search_finds_parts_of_names(requests):
 def test_what_names_nothing_is_refused(requests, path, status):
     code, _, body = requests.ask(path)
     assert code == status and json.loads(body)["error"], body
+
+
+def formats(pollux):
+    words = subprocess.run([pollux, "export", "--help"], capture_output=True, text=True, check=True).stdout
+    return [name for name in ("chrome", "speedscope", "perfetto", "firefox") if name in words]
+
+
+def test_a_download_is_the_trace_or_an_export_of_it(requests, pollux, folder):
+    status, headers, body = requests.ask("download")
+    assert status == 200 and body == (folder / "requests.plx").read_bytes()
+    assert headers["content-disposition"] == 'attachment; filename="requests.plx"'
+    for name in formats(pollux):
+        status, headers, body = requests.ask("download?as=" + name)
+        export = subprocess.run([pollux, "export", "-f", name, "-o", "-", folder / "requests.plx"], capture_output=True, check=True)
+        assert status == 200 and body == export.stdout, name
+        assert headers["content-disposition"].startswith('attachment; filename="requests.')
+    assert requests.ask("download?as=nothing")[0] == 400
+    assert requests.ask("download?as=chrome&from=x")[0] == 400
+    assert requests.ask("download?from=5&to=5")[0] == 400
+
+
+def many_events(tmp_path, millions):
+    speed = ROOT / "build" / "bench" / "trace_speed"
+    if not speed.exists():
+        pytest.skip("bench is not built here")
+    trace = tmp_path / "many.plx"
+    subprocess.run([speed, str(millions), "8", trace], check=True, stdout=subprocess.DEVNULL)
+    return trace
+
+
+def test_a_part_of_a_trace_is_a_trace(pollux, tmp_path):
+    trace = many_events(tmp_path, 1)
+    with serving(pollux, trace) as one:
+        whole = one.json("api/trace")
+        middle = whole["span_ns"] // 2
+        status, _, body = one.ask(f"download?as=plx&from={middle}&to={middle + 1000000}")
+        assert status == 200
+        assert one.end() == (0, "")
+    part = tmp_path / "part.plx"
+    part.write_bytes(body)
+    report = driver.report(pollux, part)
+    assert not report["truncated"] and 0 < report["events"] < whole["events"] // 2
+    # What the part has of the window is all that the whole has.
+    options = ("--from", f"{middle}ns", "--to", f"{middle + 1000000}ns")
+    wanted = driver.report(pollux, trace, *options)["wakes"]
+    assert 0 < wanted <= report["wakes"]
+
+
+@pytest.mark.parametrize("viewer, origin", [("firefox", "https://profiler.firefox.com"), ("speedscope", "https://www.speedscope.app")])
+def test_another_viewer_reads_its_file_and_nothing_else(pollux, folder, viewer, origin):
+    with serving(pollux, folder / "requests.plx", "--in", viewer) as one:
+        assert one.url.startswith(origin + "/")
+        where = urllib.parse.urlsplit(urllib.parse.unquote(one.url[one.url.index("http%3A"):]))
+        one.port, one.page = where.port, where.path.removesuffix("file")
+        assert where.path.endswith("/file") and len(one.page) == 34
+        site = {"Origin": origin, "Sec-Fetch-Site": "cross-site"}
+        status, headers, body = one.ask("file", headers=site)
+        assert status == 200 and headers["access-control-allow-origin"] == origin
+        export = subprocess.run([pollux, "export", "-f", viewer, "-o", "-", folder / "requests.plx"], capture_output=True, check=True)
+        assert body == export.stdout
+        for path in ("", "api/trace", "api/report", "download"):
+            status, headers, _ = one.ask(path, headers=site)
+            assert status == 403 and "access-control-allow-origin" not in headers
+        status, headers, _ = one.ask("file", headers={"Origin": "https://evil.example"})
+        assert status == 403 and "access-control-allow-origin" not in headers
+        status, headers, _ = one.ask("file")
+        assert status == 200 and "access-control-allow-origin" not in headers
+        assert one.end() == (0, "")
+
+
+def test_without_another_viewer_there_is_no_file_for_it(requests):
+    assert requests.ask("file")[0] == 404
+
+
+def test_an_unknown_viewer_is_a_wrong_use(pollux, folder):
+    for words in (["--in", "netscape"], ["--in", "perfetto", "--follow"], ["--port", "0"], ["--port", "70000"]):
+        result = subprocess.run([pollux, "view", "--no-open", *words, folder / "small.plx"], capture_output=True, text=True, check=False)
+        assert result.returncode == 2, words
+
+
+def events_of(response):
+    """Each server-sent event."""
+    for line in response:
+        if line.startswith(b"data: "):
+            yield json.loads(line[6:])
+
+
+def test_a_trace_that_is_written_is_followed_to_its_end(pollux, tmp_path):
+    whole = many_events(tmp_path, 1).read_bytes()
+    trace = tmp_path / "growing.plx"
+    trace.write_bytes(whole[: len(whole) // 3])
+    with serving(pollux, trace, "--follow") as one:
+        first = one.json("api/trace")
+        assert first["live"] and first["truncated"] is None
+        connection = http.client.HTTPConnection("127.0.0.1", one.port, timeout=300)
+        with contextlib.closing(connection):
+            connection.request("GET", one.page + "api/follow")
+            response = connection.getresponse()
+            assert response.getheader("content-type") == "text/event-stream"
+            told = events_of(response)
+            assert next(told) == {"span_ns": first["span_ns"], "events": first["events"], "live": True}
+            with open(trace, "ab") as out:
+                out.write(whole[len(whole) // 3 : len(whole) // 3 * 2])
+                out.flush()
+                more = next(told)
+                assert more["live"] and more["events"] > first["events"] and more["span_ns"] > first["span_ns"]
+                out.write(whole[len(whole) // 3 * 2 :])
+            *_, last = told
+        assert not last["live"]
+        end = one.json("api/trace")
+        assert not end["live"] and end["events"] == last["events"] and end["truncated"] is None
+        assert end["events"] == driver.report(pollux, trace)["events"]
+        assert one.json("api/cells?n=1")["overview"]["busy_ns"]
+        status, _, body = one.ask("api/follow")
+        assert status == 200 and json.loads(body[6:])["live"] is False
+        assert one.end() == (0, "")
+    assert not trace.with_name("growing.plx.index").exists(), "that of a trace that grows is not kept"
+
+
+def test_a_follower_that_goes_away_ends_nothing(pollux, tmp_path):
+    whole = (GOOD / "requests.plx").read_bytes()
+    trace = tmp_path / "growing.plx"
+    trace.write_bytes(whole[: len(whole) - 20])
+    with serving(pollux, trace, "--follow") as one:
+        for _ in range(5):
+            with socket.create_connection(("127.0.0.1", one.port), 20) as plain:
+                plain.sendall(f"GET {one.page}api/follow HTTP/1.1\r\nHost: 127.0.0.1:{one.port}\r\n\r\n".encode())
+                assert plain.recv(10)
+        with socket.create_connection(("127.0.0.1", one.port), 20) as plain:
+            plain.sendall(f"GET {one.page}api/follow HTTP/1.1\r\nHost: 127.0.0.1:{one.port}\r\n\r\n".encode())
+            assert plain.recv(10)
+            trace.write_bytes(whole)
+            rest = b""
+            while b'"live": false' not in rest:
+                got = plain.recv(65536)
+                assert got, rest
+                rest += got
+        assert one.json("api/trace")["live"] is False
+        assert one.end() == (0, "")
