@@ -7,7 +7,7 @@ slow minute of the machine hits them all; a number is the median over the rounds
 of the ratios within a round. The echo server has four times as many, short ones, and its throughput is told
 by the mean of the ratios, with its standard error. The tables go to docs/performance.md, between the marks there.
 
-Rows: yield, yield-multi, spawn, echo, stop, first, read, places, parts. Without ROW all of them.
+Rows: yield, yield-multi, spawn, echo, stop, first, read, view, places, parts. Without ROW all of them.
 """
 import argparse
 import json
@@ -22,6 +22,7 @@ from statistics import mean, median, stdev
 
 import programs
 import recorders
+import viewing
 from programs import ROOT, Failed
 from recorders import POLLUX
 
@@ -194,6 +195,11 @@ def read_rows(size, paths):
           f"{max(m for _, m in chrome):.0f} MiB"]])
 
 
+def view_rows(size):
+    events, rows = viewing.rows(size)
+    return [f"### Viewing a trace of {events:,} events", ""] + table(["pollux view", "", "memory"], rows)
+
+
 def place_rows(size):
     """Deep places: what the await point of a task costs, by how deep the task is."""
     links = programs.build_links()
@@ -252,6 +258,7 @@ class Full:
     seconds = 2
     links = 1_000_000
     millions = "20"
+    view_millions = "500"
     import_mb = "1000"  # invented text of perf script
 
 
@@ -263,6 +270,7 @@ class Quick:
     seconds = 1
     links = 100_000
     millions = "1"
+    view_millions = "2"
     import_mb = "50"
 
 
@@ -284,6 +292,7 @@ def main():
         "stop": lambda: stop_rows(size, paths),
         "first": lambda: first_rows(size, paths),
         "read": lambda: read_rows(size, paths),
+        "view": lambda: view_rows(size),
         "places": lambda: place_rows(size),
         "parts": lambda: part_rows(size),
     }

@@ -9,6 +9,7 @@
 #include "base/file_id.h"
 #include "report/report.h"
 #include "trace/trace.h"
+#include "view/worker.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -102,8 +103,11 @@ static void run_build(const struct view_build *b, int trace, int said,
 static void run_build(const struct view_build *b, int trace, int said,
 		      const struct view_progress *progress)
 {
+	int kept[] = {trace, b->out, said};
 	struct error failure = {0};
 
+	/* Among the rest are the browser's connections, when a trace is followed. */
+	worker_keep_only(kept, sizeof(kept) / sizeof(*kept));
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	int code = build(trace, b->out, &b->id, progress, &failure);
 	if (code < 0 && write(said, failure.text, strlen(failure.text)) < 0)

@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void keep_only(int *fds, size_t n)
+void worker_keep_only(int *fds, size_t n)
 {
 	/* In order, so that gaps between them are closed. */
 	unsigned next = STDERR_FILENO + 1;
@@ -159,7 +159,7 @@ static void run(int fd, const struct view_source *source, const struct view_answ
 	signal(SIGINT, SIG_IGN);
 	signal(SIGTERM, SIG_DFL);
 	signal(SIGHUP, SIG_DFL);
-	keep_only(kept, sizeof(kept) / sizeof(*kept));
+	worker_keep_only(kept, sizeof(kept) / sizeof(*kept));
 	set_limits(answer);
 	bool whole = answer->stream ? stream_answer(fd, source, answer, request)
 				    : write_answer(fd, source, answer, request);

@@ -16,5 +16,7 @@ int worker_start(struct worker *w, const struct view_source *source,
 		 const struct view_answer *answer, const struct request *request);
 /* After the end of what it wrote: waits for its end. True: the answer is whole. */
 bool worker_succeeded(struct worker *w);
+/* In a process that was forked: closes all descriptors but the standard ones and these, which it sorts. */
+void worker_keep_only(int *fds, size_t n);
 /* Ends it, whatever it does. */
 void worker_end(struct worker *w);
