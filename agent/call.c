@@ -79,6 +79,14 @@ static bool takes_flags(uint16_t call)
 	return call == AC_RECV || call == AC_RECVFROM || call == AC_SEND || call == AC_SENDTO;
 }
 
+/* Whether the stack of such a call is wanted. */
+static bool wants_stack(const struct agent_state *s, const struct agent_hook *hook, uint64_t ticks)
+{
+	return (s->stacks & AGENT_STACKS_LOCKS && ticks >= s->lock_min_ticks &&
+		waits_for_lock(hook->kind)) ||
+	       (s->stacks & AGENT_STACKS_CALLS && ticks >= s->call_stack_ticks);
+}
+
 /* A call that just ended took long. Where no poll is open, it was a park. */
 static void call_long(const struct agent_hook *hook, uint64_t ticks, const uint64_t *frame,
 		      bool with_args)
@@ -90,8 +98,7 @@ static void call_long(const struct agent_hook *hook, uint64_t ticks, const uint6
 	if (!n || !agent_live() || (int64_t)ticks < 0)
 		return;
 	/* The caller, as it was before the call. */
-	if (unlikely(s->stacks & AGENT_STACKS_LOCKS) && ticks >= s->lock_min_ticks &&
-	    waits_for_lock(hook->kind) && is_inside(n))
+	if (s->stacks && unlikely(wants_stack(s, hook, ticks)) && is_inside(n))
 		put_stack(n, frame[1] - 1, frame + 2, frame[0]);
 	if (with_args && takes_descriptor(hook->kind)) {
 		uint64_t flags = takes_flags(hook->kind) ? (uint32_t)frame[CALL_ARG_4] : 0;

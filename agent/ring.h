@@ -457,6 +457,7 @@ _Static_assert(__builtin_offsetof(struct agent_node, kind) == 12 &&
 enum agent_stacks {
 	AGENT_STACKS_SPAWNS = 1,
 	AGENT_STACKS_LOCKS = 2, /* waits for a lock inside a poll */
+	AGENT_STACKS_CALLS = 4, /* long calls inside a poll */
 };
 
 enum agent_stack_word {
@@ -526,7 +527,7 @@ struct agent_state {
 	 * clears agent_switch.enabled. The tool moves it on as long as it lives. */
 	uint64_t deadline;
 	uint32_t may_call; /* enum agent_may; once it is 0 it stays so until the next attach */
-	uint32_t reserved;
+	uint32_t call_stack_ticks; /* AGENT_STACKS_CALLS: of calls that took at least as long */
 	struct agent_unwinder unwinders[AGENT_MAX_UNWINDERS];
 };
 

@@ -108,7 +108,7 @@ static int joined(struct capture_shared *shared, pid_t pid, uint32_t process, st
 	/* Nothing is to be missed of a program's start, nor of what comes only once. */
 	bool wait = opt->argv || opt->spawn_stacks || opt->lock_stacks;
 
-	TRY(s->shared.stacks ? capture_stacks_join(s->shared.stacks, pid, process, wait, err) : 0);
+	TRY(wants_stacks(opt) ? capture_stacks_join(s->shared.stacks, pid, process, wait, err) : 0);
 	for (size_t i = 1; i < s->n; i++)
 		TRY(s->members[i].ops->join(s->members[i].capture, pid, process, err));
 	TRY(watch_use(s, pid, process, err));

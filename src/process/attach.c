@@ -64,6 +64,10 @@
 #define LOST_LOOKS 200u
 /* As a wait for a lock is long enough for pollux hist. */
 #define LOCK_MIN_NS 100000
+/* Of calls that took longer the stack is copied, if AGENT_STACKS_CALLS asks for that. */
+#define CALL_STACK_NS 1000000
+/* What was not asked for by name is not missed. */
+#define STACKS_BY_NAME (AGENT_STACKS_SPAWNS | AGENT_STACKS_LOCKS)
 #define NO_RING_NS NSEC_PER_MSEC
 
 struct attach {
@@ -361,7 +365,7 @@ static void shut_in(struct attach *a)
 
 	memory_store(&a->process, a->layout.data + offsetof(struct agent_state, may_call), &none,
 		     sizeof(none));
-	if (a->stacks && a->may_call & AGENT_MAY_ASK)
+	if (a->stacks & STACKS_BY_NAME && a->may_call & AGENT_MAY_ASK)
 		coverage_add(&a->coverage, "stacks", 0, 1,
 			     "the program put itself under a further seccomp filter: from then on "
 			     "none were taken");
@@ -405,6 +409,7 @@ static int write_state(struct attach *a, struct injector *in, struct error *err)
 		.call_min_ticks = ticks_of(a, CALL_MIN_NS),
 		.stacks = may_ask ? a->stacks : 0,
 		.lock_min_ticks = ticks_of(a, LOCK_MIN_NS),
+		.call_stack_ticks = ticks_of(a, CALL_STACK_NS),
 		.may_call = a->may_call,
 		.n_rings = a->rings.n_rings,
 		.ring_bytes = a->rings.ring_bytes,
@@ -427,7 +432,7 @@ static int write_state(struct attach *a, struct injector *in, struct error *err)
 			&a->coverage, "thread ids", 0, 1,
 			"libc's place for them was not found: a thread that takes a dead one's "
 			"place is taken for that one");
-	if (a->stacks && !state.stacks)
+	if (a->stacks & STACKS_BY_NAME && !state.stacks)
 		coverage_add(
 			&a->coverage, "stacks", 0, 1,
 			"the program runs under a seccomp filter, and that it allows to ask how "

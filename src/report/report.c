@@ -348,7 +348,9 @@ static int on_sample(void *ctx, const struct tl_sample *sample)
 	if (!open)
 		return -ENOMEM;
 	open->stack.stack = sample->stack;
-	open->stack.after_ns = sample->weight;
+	open->stack.after_ns = sample->poll_ns && sample->time_ns >= sample->poll_ns
+				       ? sample->time_ns - sample->poll_ns
+				       : sample->weight;
 	open->stack.type = (uint8_t)sample->type;
 	open->stack.n_taken++;
 	return 0;

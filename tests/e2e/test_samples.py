@@ -137,6 +137,27 @@ def test_stacks_of_locks(pollux, suite, trace, mode):
     driver.check_lock_contention(pollux, trace)
 
 
+@pytest.mark.parametrize("mode", ["launched", "attached"])
+def test_stacks_of_long_calls(pollux, suite, trace, mode):
+    """Without any option: the stack of each blocking call in a poll that took long, but perhaps the first."""
+    record = driver.record_launched if mode == "launched" else driver.record_attached
+    record(pollux, trace, suite(), "stacks")
+    report = report_of(pollux, trace)
+    locks = [p for p in report["longest_polls"] if "::locks" in p["family"]]
+    assert len(locks) == 10
+    # The holder sleeps for 60 ms after it has the lock; a slow machine takes some of it before the wait.
+    waited = [p for p in locks if any(c["call"] == "futex" and c["ns"] >= 2_000_000 for c in p["blocking_calls"])]
+    seen = [p for p in waited if "seen" in p]
+    assert len(waited) >= len(locks) / 2 and len(seen) >= len(waited) - 1
+    for poll in seen:
+        assert poll["seen"]["state"] == "blocked" and poll["seen"]["samples"] >= 1
+        assert 1_000_000 <= poll["seen"]["after_ns"] <= poll["duration_ns"]
+        assert any(name.endswith("::waits_for_lock") for name in function_names(poll["seen"]["stack"]))
+    # What computes has no call; and nobody asked for samples, so none are missed.
+    assert not any("seen" in p for p in report["longest_polls"] if "::spins" in p["family"])
+    assert not any("stacks" in c["item"] for c in report["coverage"])
+
+
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs root")
 def test_live_stacks_of_an_ordinary_user(pollux, suite, tmp_path):
     """`hist` of one's own program: locks and spawns by stack, system calls left out."""

@@ -287,7 +287,7 @@ static int begin_source(struct capture *c, struct source *s, const struct trace_
 	if (c->shared->options->futures)
 		TRY(inlined_init(s, &c->futures));
 	if (ring_stacks_wanted(c->shared->options))
-		TRY(ring_stacks_init(s));
+		TRY(ring_stacks_init(s, ring_stacks_wanted(c->shared->options)));
 	return drain_begin(&c->drain, s);
 }
 
@@ -462,7 +462,7 @@ static int agent_open(struct capture_shared *shared, struct capture **ret_captur
 	c->places = opt->places;
 	c->drain.writer = shared->writer;
 	c->drain.threads = shared->threads;
-	c->drain.stacks = shared->stacks;
+	c->drain.shared = shared;
 	/* Whoever watches for long polls wants to know of them before they are over. */
 	drain_interval_init(&c->pace, opt->long_poll_ns ? opt->long_poll_ns / 4 : PACE_MAX_NS);
 	c->burst_ns = opt->ring_bytes * FILL_NS_PER_BYTE;

@@ -26,6 +26,8 @@ struct ring_stack {
 };
 
 struct ring_stacks {
+	uint32_t wanted; /* enum agent_stacks */
+	bool joined;	 /* the process is known to those who walk stacks */
 	uint64_t n_spawns, n_stacks;
 	struct ring_stack *rings[]; /* made when needed */
 };
@@ -34,13 +36,17 @@ uint32_t ring_stacks_wanted(const struct capture_options *opt)
 {
 	/* With every system call the kernel is who sees the waits for locks. */
 	return (opt->spawn_stacks ? AGENT_STACKS_SPAWNS : 0) |
-	       (opt->lock_stacks && !opt->syscalls ? AGENT_STACKS_LOCKS : 0);
+	       (opt->lock_stacks && !opt->syscalls ? AGENT_STACKS_LOCKS : 0) |
+	       (opt->long_poll_ns ? 0 : AGENT_STACKS_CALLS);
 }
 
-int ring_stacks_init(struct source *s)
+int ring_stacks_init(struct source *s, uint32_t wanted)
 {
 	s->stacks = calloc(1, sizeof(*s->stacks) + s->rings.n_rings * sizeof(*s->stacks->rings));
-	return s->stacks ? 0 : -ENOMEM;
+	if (!s->stacks)
+		return -ENOMEM;
+	s->stacks->wanted = wanted;
+	return 0;
 }
 
 void ring_stacks_done(struct source *s)
@@ -89,6 +95,18 @@ void ring_stacks_forget(struct source *s, uint32_t ring)
 		s->stacks->rings[ring]->begun = false;
 }
 
+/* What a sample of the stack is called: that of a wait for a lock is for those who asked for these. */
+static uint16_t sample_type(const struct ring_stacks *stacks, const struct trace_event *event)
+{
+	unsigned call = event->arg & ~TRACE_CALL_NONBLOCKING;
+	bool lock = call == TB_FUTEX ||
+		    (call >= TB_PTHREAD_MUTEX_LOCK && call <= TB_PTHREAD_COND_TIMEDWAIT);
+
+	if (event->type == TE_SPAWN)
+		return TM_SPAWN;
+	return lock && stacks->wanted & AGENT_STACKS_LOCKS ? TM_BLOCKED : TM_LONG_BLOCKED;
+}
+
 int ring_stacks_event(struct drain *d, struct source *s, uint32_t ring,
 		      const struct trace_event *event)
 {
@@ -97,7 +115,7 @@ int ring_stacks_event(struct drain *d, struct source *s, uint32_t ring,
 	bool spawn = event->type == TE_SPAWN, begun = at && at->begun;
 	struct capture_thread *thread;
 	struct trace_event e = {.type = TE_SAMPLE,
-				.arg = spawn ? TM_SPAWN : TM_BLOCKED,
+				.arg = sample_type(s->stacks, event),
 				.kind = TRACE_KIND_NONE,
 				.task = spawn};
 
@@ -107,6 +125,15 @@ int ring_stacks_event(struct drain *d, struct source *s, uint32_t ring,
 	if (!begun || (!spawn && event->type != TE_BLOCK))
 		return 0;
 	thread = capture_threads_find(d->threads, s->process, c->tid);
+	/* Most programs have no long call, so what is needed for stacks is there from the first on. */
+	if (!s->stacks->joined) {
+		s->stacks->joined = true;
+		capture_stacks_begin(d->shared, attach_pid(s->attach), s->process);
+	}
+	if (!d->shared->stacks)
+		return 0;
+	if (e.arg == TM_LONG_BLOCKED)
+		e.task = event->value;
 	if (!thread || thread->index != event->thread)
 		return 0;
 	if (at->thread != event->thread + 1) {
@@ -116,7 +143,8 @@ int ring_stacks_event(struct drain *d, struct source *s, uint32_t ring,
 	s->stacks->n_stacks += spawn;
 	e.time = at->time_ns;
 	e.thread = at->stream;
-	return capture_stacks_put_copy(d->stacks, &e, s->process, &at->stack, sizeof(at->stack));
+	return capture_stacks_put_copy(d->shared->stacks, &e, s->process, &at->stack,
+				       sizeof(at->stack));
 }
 
 int ring_stacks_tell(struct drain *d, const struct source *s, struct capture_stats *stats)
@@ -132,5 +160,7 @@ int ring_stacks_tell(struct drain *d, const struct source *s, struct capture_sta
 					 .note = s->stacks->n_stacks < s->stacks->n_spawns ? why
 											   : ""};
 
-	return c.total ? capture_tell_coverage(d->writer, stats, &c) : 0;
+	return c.total && s->stacks->wanted & AGENT_STACKS_SPAWNS
+		       ? capture_tell_coverage(d->writer, stats, &c)
+		       : 0;
 }

@@ -10,8 +10,8 @@
 /* Of the options: which stacks the agent is asked for (enum agent_stacks). */
 uint32_t ring_stacks_wanted(const struct capture_options *opt);
 
-/* -ENOMEM. */
-int ring_stacks_init(struct source *s);
+/* `wanted` as that says. -ENOMEM. */
+int ring_stacks_init(struct source *s, uint32_t wanted);
 void ring_stacks_done(struct source *s);
 
 /* One word that a ring holds (AE_STACK), and when it was. Nonsense is left out. */

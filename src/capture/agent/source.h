@@ -95,7 +95,7 @@ struct source {
 struct drain {
 	struct trace_writer *writer;
 	struct capture_threads *threads;
-	struct capture_stacks *stacks; /* NULL if not recorded */
+	struct capture_shared *shared;
 	struct clock_map clock;
 	uint64_t start_ticks, now_ticks; /* events lie between */
 	uint64_t look_until_ns;		 /* drain_end() waits for no thread after that */

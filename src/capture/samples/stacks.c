@@ -39,6 +39,7 @@
 #define LOOK_AGAIN_MAX_NS (10000 * NSEC_PER_MSEC)
 /* Events come from several buffers, each a little later than its time. */
 #define JOIN_WAIT_NS (2000 * NSEC_PER_MSEC)
+#define BEGIN_WAIT_NS (20 * NSEC_PER_MSEC) /* the rings hold more than that */
 #define END_WAIT_NS (20000 * NSEC_PER_MSEC)
 
 /* A function at an address. */
@@ -107,6 +108,7 @@ struct capture_stacks {
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t wake, done;
+	bool unasked; /* capture_stacks_begin() has made it */
 	bool ending;
 	struct code_address *first, **last_next; /* to be named */
 	bool busy;
@@ -392,6 +394,22 @@ int capture_stacks_join(struct capture_stacks *s, pid_t pid, uint32_t process, b
 		wait_until(s, clock_monotonic_ns() + JOIN_WAIT_NS, &p->done);
 	pthread_mutex_unlock(&s->lock);
 	return 0;
+}
+
+int capture_stacks_begin(struct capture_shared *shared, pid_t pid, uint32_t process)
+{
+	int rc = 0;
+
+	if (!shared->stacks) {
+		rc = capture_stacks_new(shared->writer, &shared->stacks, NULL);
+		if (rc == 0)
+			shared->stacks->unasked = true;
+	}
+	if (rc == 0)
+		rc = capture_stacks_join(shared->stacks, pid, process, false, NULL);
+	if (rc == 0)
+		capture_stacks_wait(shared->stacks, BEGIN_WAIT_NS);
+	return rc;
 }
 
 static void take_map(struct capture_stacks *s, struct process_stacks *p)
@@ -695,6 +713,9 @@ static int cover(struct capture_stacks *s, struct capture_stats *stats, uint32_t
 
 static int cover_all(struct capture_stacks *s, struct capture_stats *stats)
 {
+	/* Who did not ask for stacks does not miss what is far from the poll. */
+	if (s->unasked)
+		return 0;
 	for (struct process_stacks *p = s->processes; p; p = p->next) {
 		uint64_t named = 0, total = 0;
 		const struct map_entry *e;

@@ -35,6 +35,10 @@ void capture_stacks_free(struct capture_stacks *s);
  * process can't be opened. */
 int capture_stacks_join(struct capture_stacks *s, pid_t pid, uint32_t process, bool wait,
 			struct error *err);
+/* In the middle of a recording, for its first stack: makes shared->stacks, if there are none, and the
+ * process joins. What is loaded is read in the background, for which this waits a moment. 0, -ENOMEM, or
+ * why the process can't be opened. */
+int capture_stacks_begin(struct capture_shared *shared, pid_t pid, uint32_t process);
 /* What is loaded is known: stacks can be walked. */
 bool capture_stacks_ready(struct capture_stacks *s, uint32_t process);
 /* Waits until everything requested is ready and has its names, up to a limit. */
