@@ -84,7 +84,8 @@ struct agent_future {
 	struct agent_hook *hook;
 	const void *future;
 	void *result;	      /* AGENT_HOOK_MEMORY: its address */
-	uint64_t listed;      /* futures in it were listed at its begin */
+	uint32_t listed;      /* futures in it were listed at its begin */
+	uint32_t depth;	      /* so many were open with it */
 	uint64_t chain_outer; /* AGENT_HOOK_CHAIN: agent_notes.chain_base around it */
 };
 

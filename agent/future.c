@@ -531,6 +531,7 @@ bool agent_future_begin(struct agent_hook *hook, struct agent_future *f, void *f
 	if (!f->outer) {
 		n->n_pages = 0;
 		n->n_futures = 0;
+		n->handler = 0;
 	}
 	/* A program that recurses deeply needs its stack itself. Of boxes nothing is lost by that. */
 	if (unlikely(hook->flags & AGENT_HOOK_CHAIN && n->n_futures >= AGENT_MAX_BOXES))
@@ -542,7 +543,7 @@ bool agent_future_begin(struct agent_hook *hook, struct agent_future *f, void *f
 	if (unlikely(hook->flags & (AGENT_HOOK_INDIRECT | AGENT_HOOK_HELD)) &&
 	    !(hook->flags & AGENT_HOOK_HELD ? find_held(f) : find_borrowed(f)))
 		return false;
-	n->n_futures++;
+	f->depth = ++n->n_futures;
 	if (hook->flags & AGENT_HOOK_CHAIN)
 		chain_begin(f);
 	else
@@ -606,6 +607,22 @@ static bool still_ours(const struct agent_future *f)
 	return likely(agent_live() && agent_claim(f->notes) == f->claim);
 }
 
+/*
+ * The poll is no longer open, nor are those in it: what a program has left on another stack (a coroutine's)
+ * ends later or never. False: it is such a one, and those around it are gone: what is open now is not
+ * changed by its end.
+ */
+static inline bool close_poll(const struct agent_future *f)
+{
+	struct agent_notes *n = f->notes;
+
+	if (unlikely(f != n->futures && f->outer && f->depth > n->n_futures))
+		return false;
+	n->futures = f->outer;
+	n->n_futures = (uint16_t)(f->depth - 1);
+	return true;
+}
+
 /* The end of a poll. */
 static inline void put_end(const struct agent_future *f, uint64_t type, uint64_t point)
 {
@@ -624,8 +641,10 @@ void agent_future_end(struct agent_future *f, uint64_t first, uint64_t second)
 	uint64_t type, point = 0;
 	uint32_t state;
 
-	n->futures = f->outer;
-	n->n_futures--;
+	/* Of a poll that was left and is gone on with nobody waits for the links; another thread, if it is
+	 * there now, has a ring of its own. */
+	if (!close_poll(f) && (f->hook->flags & AGENT_HOOK_CHAIN || agent_peek_notes() != n))
+		return;
 	arch_barrier_local();
 	if (f->hook->flags & AGENT_HOOK_CHAIN) {
 		chain_end(f);
@@ -747,8 +766,7 @@ void agent_future_unwound(bool forced, void *context, uint64_t from)
 	const struct agent_future *f = (const struct agent_future *)(rbp - 8) - 1;
 	if (f != n->futures || f->claim != agent_claim(n))
 		return;
-	n->futures = f->outer;
-	n->n_futures--;
+	close_poll(f);
 	if (f->hook->flags & AGENT_HOOK_CHAIN) {
 		n->n_chain = (uint16_t)chain_close(f, &outer);
 		if (f->listed)

@@ -41,6 +41,12 @@ static const uint8_t *script;
 static size_t n_script;
 static unsigned depth;
 
+/* What the vtable says, which is right. */
+static uint32_t value_bytes(unsigned box)
+{
+	return box & 1 ? 8 : 64;
+}
+
 static void set_state(uint8_t *future, uint8_t value)
 {
 	for (unsigned i = 0; i < N_BOXES; i++)
@@ -61,7 +67,8 @@ static void box_body(void *future)
 			set_state(future, value);
 			break;
 		}
-		poll_box[what % N_BOXES](pages[what % N_BOXES] + (what & 64 ? 4096 - 8 : 0));
+		poll_box[what % N_BOXES](pages[what % N_BOXES] +
+					 (what & 64 ? 4096 - value_bytes(what % N_BOXES) : 0));
 	}
 	depth--;
 }
@@ -98,7 +105,7 @@ static void begin(void)
 		hooks[i]->future.result =
 			(struct agent_result){.from = AR_STATE, .size = 1, .ready = 1};
 		hooks[i]->future.pending = 2;
-		hooks[i]->future.value_bytes = i & 1 ? 8 : 64;
+		hooks[i]->future.value_bytes = value_bytes(i);
 		*(void **)&poll_box[i] = area_stub(&area, hooks[i]);
 		pages[i] = guarded_page();
 	}

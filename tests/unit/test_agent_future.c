@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <ucontext.h>
 
 #define AGENT_REFS ((1ull << 48) - 1)
 #define POINTER_NODE 16u
@@ -486,6 +487,165 @@ static void test_chain_apart(void **state)
 	area.live->enabled = 1;
 	expect_nothing();
 	expect_chain((struct box *[]){&pending, NULL}, (uint16_t[]){LINK}, 1);
+	(void)state;
+}
+
+/* ---- polls on other stacks ---- */
+
+static ucontext_t on_own_stack, coroutine;
+static char coroutine_stack[1 << 16];
+static bool leaves; /* the next poll of the coroutine's future is left in its middle */
+
+static struct pair poll_leaving(struct future *f, uint64_t cx)
+{
+	(void)cx;
+	if (leaves) {
+		leaves = false;
+		swapcontext(&coroutine, &on_own_stack);
+	}
+	f->state = 3;
+	return (struct pair){1, 0};
+}
+
+static struct pair (*poll_inside)(struct future *, uint64_t);
+static struct future left_future;
+
+static void coroutine_body(void)
+{
+	poll_inside(&left_future, 6);
+	for (;;)
+		swapcontext(&coroutine, &on_own_stack);
+}
+
+static void enter_coroutine(void)
+{
+	swapcontext(&on_own_stack, &coroutine);
+}
+
+static struct pair poll_around(struct future *f, uint64_t cx)
+{
+	(void)cx;
+	if (leaves)
+		enter_coroutine();
+	f->state = 3;
+	return (struct pair){1, 0};
+}
+
+static void *go_on_elsewhere(void *unused)
+{
+	(void)unused;
+	enter_coroutine();
+	return NULL;
+}
+
+static struct agent_hook *hook_of(struct pair (*poll)(struct future *, uint64_t), uint16_t flags)
+{
+	struct agent_hook *hook = area_hook(&area, AH_FUTURE, 5, (const void *)poll);
+
+	hook->future.result = state_hook()->future.result;
+	hook->future.pending = 2;
+	hook->flags |= flags;
+	return hook;
+}
+
+static uint64_t take_events(uint64_t *ret_ends)
+{
+	struct agent_event e;
+	uint64_t n = 0;
+
+	*ret_ends = 0;
+	while (area_next(&area, area_my_ring(&area), &e)) {
+		n++;
+		*ret_ends += (e.word0 & 0xff) == AE_FUTURE_PENDING;
+	}
+	return n;
+}
+
+/*
+ * Coroutines of a program, of whatever library, are left in the middle of a poll, and the poll around each
+ * ends. The first is gone on with later, by this thread or another one, or is not, the others never are:
+ * whatever is polled after that is recorded as ever.
+ */
+static void left_on_another_stack(uint16_t flags, bool goes_on, bool elsewhere)
+{
+	struct pair (*around)(struct future *, uint64_t) =
+		area_stub(&area, hook_of(poll_around, flags));
+	struct agent_hook *plain = state_hook();
+	struct pair (*poll)(struct future *, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t) =
+		area_stub(&area, plain);
+	struct future f = {.state = 0};
+	uint64_t ends, dropped;
+	pthread_t thread;
+
+	poll_inside = area_stub(&area, hook_of(poll_leaving, flags));
+	getcontext(&coroutine);
+	coroutine.uc_stack.ss_sp = coroutine_stack;
+	coroutine.uc_stack.ss_size = sizeof(coroutine_stack);
+	makecontext(&coroutine, coroutine_body, 0);
+	for (unsigned i = 0; i < 2 * AGENT_MAX_FUTURES; i++) {
+		leaves = true;
+		left_future.state = 0;
+		/* that of the last turn is gone, with what was on its stack */
+		memset(coroutine_stack, 0xff, sizeof(coroutine_stack));
+		makecontext(&coroutine, coroutine_body, 0);
+		around(&f, 6);
+		if (!i && goes_on && elsewhere) {
+			assert_int_equal(pthread_create(&thread, NULL, go_on_elsewhere, NULL), 0);
+			pthread_join(thread, NULL);
+		} else if (!i && goes_on) {
+			enter_coroutine();
+		}
+		take_events(&ends);
+		dropped = area_my_ring(&area)->dropped;
+		for (unsigned k = 0; k < 3; k++)
+			poll(&f, 6, 0, 0, 0, 0);
+		assert_int_equal(take_events(&ends), 6);
+		assert_int_equal(ends, 3);
+		assert_int_equal(area_my_ring(&area)->dropped, dropped);
+	}
+}
+
+static void test_left_on_another_stack(void **state)
+{
+	for (int how = 0; how < 3; how++) {
+		left_on_another_stack(0, how > 0, how > 1);
+		left_on_another_stack(AGENT_HOOK_CHAIN, how > 0, how > 1);
+	}
+	(void)state;
+}
+
+/* What is in a box may be forgotten, and its memory used otherwise, as soon as it was polled: the agent
+ * doesn't look at it any more. */
+static struct box *forgotten;
+
+static void forget_body(struct box *b)
+{
+	(void)b;
+	poll_box(forgotten);
+	munmap(forgotten, 4096);
+}
+
+static void test_forgotten(void **state)
+{
+	struct box around = {.end = 3};
+	struct agent_hook *hook = hook_of(
+		(struct pair(*)(struct future *, uint64_t))(void *)forget_body, AGENT_HOOK_CHAIN);
+	void (*poll)(struct box *) = area_stub(&area, hook);
+	uint64_t ends;
+
+	for (int i = 0; i < 3; i++) {
+		forgotten = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+				 -1, 0);
+		assert_true(forgotten != MAP_FAILED);
+		forgotten->end = 3;
+		around.future.state = 3;
+		poll(&around);
+	}
+	take_events(&ends);
+	/* of what is polled after that the chain has nothing of it */
+	struct box pending = {.end = 3};
+	expect_chain((struct box *[]){&pending, NULL}, (uint16_t[]){LINK}, 1);
+	expect_chain((struct box *[]){NULL}, NULL, 0);
 	(void)state;
 }
 
@@ -1397,6 +1557,8 @@ int main(void)
 		cmocka_unit_test(test_chain),
 		cmocka_unit_test(test_long_chain),
 		cmocka_unit_test(test_chain_apart),
+		cmocka_unit_test(test_left_on_another_stack),
+		cmocka_unit_test(test_forgotten),
 		cmocka_unit_test(test_chain_of_two_threads),
 		cmocka_unit_test(test_many_boxes),
 		cmocka_unit_test(test_handler),
