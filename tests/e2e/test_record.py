@@ -622,12 +622,13 @@ def test_pollux_is_killed_while_it_prepares_what_was_executed(pollux, suite, tmp
     assert driver.report(pollux, tmp_path / "x.plx")["tasks"]["spawned"] == 500
 
 
-@pytest.mark.parametrize("what", ["KILL_AT", "FAIL_AT"])
-def test_a_call_fails_while_what_was_executed_is_prepared(pollux, suite, tmp_path, all_of_it, what):
+@pytest.mark.parametrize("what, profile", [("KILL_AT", "release"), ("FAIL_AT", "release"),
+                                           ("FAIL_AT", "static-stripped")])
+def test_a_call_fails_while_what_was_executed_is_prepared(pollux, suite, tmp_path, all_of_it, what, profile):
     """Of its calls of ptrace one fails, or the program is killed in it: pollux ends as soon as the program has, and
     says how that was."""
     library = build.compile_c(build.TARGETS / "die_at_ptrace.c", "die_at_ptrace.so", "-shared", "-fPIC")
-    program = suite("smol-2.0")
+    program = suite("smol-2.0", profile)
     killed = 0
     script = "kill -WINCH $$; " * 20 + f"exec {program} executor"  # each signal is a stop
     for at in range(1, 400, 1 if all_of_it else 15):

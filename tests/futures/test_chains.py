@@ -148,3 +148,24 @@ def test_resources_near(pollux, start, tmp_path):
     record(pollux, program, trace, "--places=near")
     assert program.end() == 0
     assert sum(waits_for(trace)[line_of("resources", "// lock")].values()) == 2 * ROUNDS
+
+
+def test_too_many_points(pollux, start, tmp_path):
+    """Numbers beyond those of a chain's points mean something else: a kind whose points would have such has none, and
+    no task is said to be where it isn't."""
+    program = start("tokio-1.54", "debug", "crowded")
+    trace = tmp_path / "t.plx"
+    record(pollux, program, trace, "--ring-size", "32M")
+    assert program.end() == 0
+    read, known, elsewhere = plx.Trace(trace), Counter(), Counter()
+    for event in read.events():
+        if plx.EVENT.get(event.type) != "poll_end" or not event.value:
+            continue
+        places = [p["function"] for p in read.chain(event.value - 1)]
+        known[event.task] += places == ["crowded::shared", "crowded::kind"]
+        elsewhere[event.task] += places != ["crowded::shared", "crowded::kind"]
+    # 31 kinds have a thousand each of the 32,767; half are of the other scheduler.
+    assert 0 < sum(n > 0 for n in known.values()) < 32, known
+    assert set(known.values()) == {0, 1024}, known
+    # A task is in its box once, whatever else is known of it.
+    assert len(elsewhere) == 32 and set(elsewhere.values()) == {1}, elsewhere
