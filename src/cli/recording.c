@@ -18,6 +18,7 @@
 #include "cli/args.h"
 #include "process/find_processes.h"
 #include "process/process.h"
+#include "process/threads.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -272,6 +273,9 @@ static int wait_for(pid_t child, int *ret_status)
 		"it: Ctrl-C ends it\n",
 		child);
 	while (waitpid(child, ret_status, 0) < 0) {
+		/* The end may have been taken when its memory was read for the last time. */
+		if (errno == ECHILD && thread_end_taken(child, ret_status))
+			return 0;
 		if (errno != EINTR)
 			return -errno;
 		if (signals_seen > handled && !from_terminal)

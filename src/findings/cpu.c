@@ -72,6 +72,20 @@ uint64_t rule_cpu_lacked_ns(const struct rule_state *st, uint32_t thread)
 	return t ? rule_process_lacked_ns(st, t->process) : 0;
 }
 
+uint64_t rule_run_delay_ns(const struct rule_state *st, uint32_t thread)
+{
+	const struct trace_reader *r = rule_facts(st)->reader;
+	const struct trace_thread *t = trace_reader_thread(r, thread);
+
+	for (uint32_t i = 0; t && i < trace_reader_n_cpus(r); i++) {
+		const struct trace_cpu *c = trace_reader_cpu(r, i);
+
+		if (c && c->process == t->process)
+			return c->run_delay_ns;
+	}
+	return 0;
+}
+
 bool rule_any_cpu_is_short(const struct rule_state *st)
 {
 	return cpu_lack(rule_facts(st)->reader, CPU_ANY_PROCESS, recorded_ns(st)) != CPU_ENOUGH;

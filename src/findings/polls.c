@@ -218,8 +218,18 @@ static bool excused(const struct rule_state *st, const struct long_group *g)
 	return g->note.call == TB_NONE && g->sum_ns <= rule_cpu_lacked_ns(st, g->thread);
 }
 
+/* On any machine a thread is without a CPU for some ms now and then: what is no longer than that may
+ * be nothing else. */
+static bool may_be_preempted(const struct rule_state *st, const struct long_group *g)
+{
+	return g->note.call == TB_NONE && g->max_ns < VERY_LONG_NS &&
+	       g->sum_ns <= rule_run_delay_ns(st, g->thread);
+}
+
 static unsigned long_score(const struct rule_state *st, const struct long_group *g)
 {
+	if (may_be_preempted(st, g))
+		return FINDING_MINOR;
 	unsigned score = finding_score(45, 25, g->max_ns, VERY_LONG_NS, 1);
 
 	return finding_score(score, 20, g->sum_ns, rule_facts(st)->worker_ns, 0.2);
@@ -249,7 +259,8 @@ static void say_long(const struct rule_state *st, struct buf *out, const struct 
 		buf_str(out, ", and had no CPU for ");
 		text_duration(out, g->preempted_ns);
 		buf_str(out, " of it");
-	} else if (g->note.call == TB_NONE && rule_cpu_lacked_ns(st, g->thread)) {
+	} else if (may_be_preempted(st, g) ||
+		   (g->note.call == TB_NONE && rule_cpu_lacked_ns(st, g->thread))) {
 		buf_str(out, ", perhaps because its thread had no CPU");
 	}
 }

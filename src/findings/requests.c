@@ -15,6 +15,9 @@ struct handler {
 	uint32_t handler, kind; /* kind: of the task that serves it */
 	struct hist latency;
 	uint64_t polled_ns, ready_ns, waiting_ns;
+	uint64_t blocked_ns; /* part of polled */
+	uint16_t call;	     /* that blocked longest */
+	uint64_t call_ns;
 	uint64_t slowest_ns, slowest_end_ns, serial, number; /* the slowest, and its task */
 };
 
@@ -71,6 +74,24 @@ static int requests_on_poll(void *ctx, const struct tl_poll *poll)
 	if (!h)
 		return -ENOMEM;
 	h->polled_ns += poll->end_ns - poll->begin_ns;
+	return 0;
+}
+
+static int requests_on_block(void *ctx, const struct tl_block *block)
+{
+	uint64_t ns = block->end_ns - block->begin_ns;
+	struct handler *h;
+
+	if (!block->round.serial || !block->keeps_worker)
+		return 0;
+	h = handler_of(ctx, &block->round, block->task);
+	if (!h)
+		return -ENOMEM;
+	h->blocked_ns += ns;
+	if (ns > h->call_ns) {
+		h->call_ns = ns;
+		h->call = block->call;
+	}
 	return 0;
 }
 
@@ -136,6 +157,8 @@ static void say_where(struct requests_state *s, struct finding_draft *d, const s
 		d->f.place = w->place;
 	} else if (h->ready_ns > all / 2) {
 		buf_str(&d->text, ", most of it ready, without a worker");
+	} else if (h->blocked_ns > all / 2) {
+		buf_printf(&d->text, ", most of it blocked in %s", trace_call_name(h->call));
 	} else if (h->polled_ns > all / 2) {
 		buf_str(&d->text, ", most of it in polls");
 	}
@@ -203,6 +226,7 @@ const struct finding_rule rule_slow_requests = {
 		&(const struct timeline_sink){
 			.future_end = requests_on_future_end,
 			.poll = requests_on_poll,
+			.block = requests_on_block,
 			.wait = requests_on_wait,
 		},
 	.state_bytes = sizeof(struct requests_state),

@@ -2,13 +2,14 @@
 /*
  * Edges: a join handle names the task it waits for; a lock's waiters and the guards among other
  * tasks' locals name the same semaphore. A task is stuck if every leaf of its tree waits for a
- * stuck task: the largest set of tasks for which this holds is found by repeatedly removing tasks
- * that wait for anything else. The tasks that remain wait for each other, and their cycles are
+ * stuck task: the largest set of tasks for which this holds is found by removing tasks that wait for
+ * anything else, and those that wait for one that was removed. The tasks that remain wait for each other, and their cycles are
  * reported.
  */
 #include "moment/graph.h"
 
 #include "base/cleanup.h"
+#include "base/search.h"
 #include "base/syscalls.h"
 #include "base/text.h"
 #include "base/vec.h"
@@ -17,9 +18,6 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Real programs need some five. */
-enum { MAX_ROUNDS = 1000 };
 
 static struct graph_lock *lock_at(struct graph *g, uint64_t addr)
 {
@@ -129,86 +127,149 @@ static void collect(const struct graph *g, const struct await_node *n, const boo
 		collect(g, n->children[i], in_set, l);
 }
 
-static int add_cycle(struct graph *g, size_t start, const bool *in_set, bool *told)
-{
-	size_t n_tasks = g->moment->n_tasks, at = start, n = 0;
-	_cleanup_free_ size_t *path = calloc(n_tasks, sizeof(*path));
-	_cleanup_free_ const struct await_node **leaves = calloc(n_tasks, sizeof(*leaves));
-	_cleanup_free_ size_t *place = calloc(n_tasks, sizeof(*place));
-	struct graph_cycle *c;
-	size_t first;
+/* Room for the way through a cycle, for all tasks. */
+struct way {
+	size_t *path;
+	const struct await_node **leaves;
+	size_t *place; /* 1 + where a task is on the path; 0: not on it */
+	bool *told;    /* it leads into a cycle that was reported */
+};
 
-	if (!path || !leaves || !place)
-		return -ENOMEM;
-	while (!place[at]) {
+static int add_cycle(struct graph *g, size_t start, const bool *in_set, struct way *w)
+{
+	size_t at = start, n = 0, first;
+	struct graph_cycle *c;
+
+	while (!w->place[at] && !w->told[at]) {
 		struct leaf_list l = {0};
 
-		if (told[at])
-			goto told; /* leads into a reported cycle */
 		collect(g, g->moment->tasks[at].tree, in_set, &l);
 		if (!l.first)
-			return 0;
-		place[at] = n + 1;
-		path[n] = at;
-		leaves[n++] = l.first;
+			break;
+		w->place[at] = n + 1;
+		w->path[n] = at;
+		w->leaves[n++] = l.first;
 		at = (size_t)(graph_target(g, l.first) - g->moment->tasks);
 	}
-	first = place[at] - 1;
+	first = w->place[at];
+	for (size_t i = 0; i < n; i++) {
+		w->place[w->path[i]] = 0;
+		w->told[w->path[i]] = true;
+	}
+	if (!first)
+		return 0;
 	if (!GROW_ONE(g->cycles, g->n_cycles))
 		return -ENOMEM;
-	c = &g->cycles[g->n_cycles];
-	*c = (struct graph_cycle){.n = n - first};
+	c = &g->cycles[g->n_cycles++];
+	*c = (struct graph_cycle){.n = n - first + 1};
 	c->tasks = calloc(c->n, sizeof(*c->tasks));
 	c->leaves = calloc(c->n, sizeof(*c->leaves));
-	g->n_cycles++;
 	if (!c->tasks || !c->leaves)
 		return -ENOMEM;
 	for (size_t i = 0; i < c->n; i++) {
-		c->tasks[i] = path[first + i];
-		c->leaves[i] = leaves[first + i];
+		c->tasks[i] = w->path[first - 1 + i];
+		c->leaves[i] = w->leaves[first - 1 + i];
 	}
-told:
-	for (size_t i = 0; i < n; i++)
-		told[path[i]] = true;
+	return 0;
+}
+
+/* `from` waits for `to`, among others. */
+struct edge {
+	size_t to, from;
+};
+
+struct edges {
+	struct edge *v;
+	size_t n, cap;
+	bool no_memory;
+};
+
+/* All tasks that one waits for, whatever else it waits for. */
+static void collect_edges(const struct graph *g, const struct await_node *n, size_t from,
+			  struct edges *edges)
+{
+	const struct moment_task *t;
+
+	if (n->state == AS_DONE || n->state == AS_DISABLED || n->state == AS_ASLEEP)
+		return;
+	for (size_t i = 0; i < n->n_children; i++)
+		collect_edges(g, n->children[i], from, edges);
+	if (n->kind != AN_LEAF || (n->wait != AW_TASK && n->wait != AW_MUTEX) ||
+	    !(t = graph_target(g, n)))
+		return;
+	if (!GROW(edges->v, edges->n, edges->cap)) {
+		edges->no_memory = true;
+		return;
+	}
+	edges->v[edges->n++] = (struct edge){(size_t)(t - g->moment->tasks), from};
+}
+
+static int by_target(const void *a, const void *b)
+{
+	const struct edge *x = a, *y = b;
+
+	return x->to != y->to ? (x->to < y->to ? -1 : 1)
+			      : (x->from > y->from) - (x->from < y->from);
+}
+
+/* A task that leaves the set takes those along that wait for it: each edge is followed once. */
+static int keep_stuck(struct graph *g, bool *in_set)
+{
+	size_t n = g->moment->n_tasks, n_left = 0;
+	_cleanup_free_ size_t *left = calloc(n ? n : 1, sizeof(*left));
+	struct edges edges = {0};
+
+	for (size_t i = 0; left && i < n; i++)
+		if (in_set[i])
+			collect_edges(g, g->moment->tasks[i].tree, i, &edges);
+	if (!left || edges.no_memory) {
+		free(edges.v);
+		return -ENOMEM;
+	}
+	if (edges.n)
+		qsort(edges.v, edges.n, sizeof(*edges.v), by_target);
+	/* By the set as it was, which has all that run or are idle, for the first look. */
+	for (size_t i = 0; i < n; i++) {
+		struct leaf_list l = {0};
+
+		if (!in_set[i])
+			continue;
+		collect(g, g->moment->tasks[i].tree, in_set, &l);
+		if (l.open || !l.n)
+			left[n_left++] = i;
+	}
+	for (size_t i = 0; i < n_left; i++)
+		in_set[left[i]] = false;
+	for (size_t i = 0; i < n_left; i++) {
+		size_t k = PARTITION_POINT(at, 0, edges.n, edges.v[at].to < left[i]);
+
+		for (; k < edges.n && edges.v[k].to == left[i]; k++) {
+			if (!in_set[edges.v[k].from])
+				continue;
+			in_set[edges.v[k].from] = false;
+			left[n_left++] = edges.v[k].from;
+		}
+	}
+	free(edges.v);
 	return 0;
 }
 
 static int find_cycles(struct graph *g)
 {
-	size_t n = g->moment->n_tasks;
-	_cleanup_free_ bool *in_set = calloc(n ? n : 1, sizeof(*in_set));
-	_cleanup_free_ bool *told = calloc(n ? n : 1, sizeof(*told));
-	bool changed = true;
-	unsigned round;
+	size_t n = g->moment->n_tasks ? g->moment->n_tasks : 1;
+	_cleanup_free_ bool *in_set = calloc(n, sizeof(*in_set)), *told = calloc(n, sizeof(*told));
+	_cleanup_free_ size_t *path = calloc(n, sizeof(*path)), *place = calloc(n, sizeof(*place));
+	_cleanup_free_ const struct await_node **leaves = calloc(n, sizeof(*leaves));
+	struct way w = {path, leaves, place, told};
 
-	if (!in_set || !told)
+	if (!in_set || !told || !path || !place || !leaves)
 		return -ENOMEM;
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < g->moment->n_tasks; i++)
 		in_set[i] = g->moment->tasks[i].tree && g->moment->tasks[i].state == IS_IDLE;
-	/* To and fro, so that a long chain is not taken apart link by link. */
-	for (round = 0; changed && round < MAX_ROUNDS; round++) {
-		changed = false;
-		for (size_t k = 0; k < n; k++) {
-			size_t i = round % 2 ? n - 1 - k : k;
-			struct leaf_list l = {0};
-
-			if (!in_set[i])
-				continue;
-			collect(g, g->moment->tasks[i].tree, in_set, &l);
-			if (l.open || !l.n) {
-				in_set[i] = false;
-				changed = true;
-			}
-		}
-	}
-	if (changed)
-		return 0; /* nothing is claimed */
-	for (size_t i = 0; i < n; i++) {
-		int r = in_set[i] && !told[i] ? add_cycle(g, i, in_set, told) : 0;
-
-		if (r < 0)
-			return r;
-	}
+	TRY(keep_stuck(g, in_set));
+	for (size_t i = 0; i < g->moment->n_tasks; i++)
+		if (in_set[i] && !told[i])
+			TRY(add_cycle(g, i, in_set, &w));
 	return 0;
 }
 

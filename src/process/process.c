@@ -81,7 +81,7 @@ int process_open(pid_t pid, struct process *ret_process, struct error *err)
 	snprintf(path, sizeof(path), "/proc/%d", pid);
 	p.proc_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (p.proc_fd < 0)
-		return rights_explain(pid, -ESRCH, err);
+		return rights_explain(pid, errno == ENOENT ? -ESRCH : -errno, err);
 	rights_log(&p);
 	rc = rights_check(&p, err);
 	if (rc < 0)

@@ -81,6 +81,19 @@ static bool is_own_proc(void)
 	return readlink("/proc/self", number, sizeof(number) - 1) > 0 && atoi(number) == getpid();
 }
 
+/* What of a process can't be opened is no proof that it is gone. */
+static int no_status(pid_t pid, struct error *err)
+{
+	int code = -errno;
+
+	if (code == -EMFILE || code == -ENFILE)
+		return error_sys(err, code,
+				 "cannot look at process %d: raise the limit of pollux' open files "
+				 "(ulimit -n)",
+				 pid);
+	return error_set(err, -ESRCH, "there is no process %d", pid);
+}
+
 int rights_check(const struct process *p, struct error *err)
 {
 	char status[PROCESS_STATUS_BYTES];
@@ -93,7 +106,7 @@ int rights_check(const struct process *p, struct error *err)
 				 "differ from pollux's: run pollux outside, or mount a /proc "
 				 "(unshare --mount-proc)");
 	if (!process_read_status(p, 0, status))
-		return error_set(err, -ESRCH, "there is no process %d", p->pid);
+		return no_status(p->pid, err);
 
 	long group = process_status_number(status, "Tgid", false);
 	if (group > 0 && group != p->pid)
@@ -160,7 +173,7 @@ int rights_explain(pid_t pid, int code, struct error *err)
 	_cleanup_close_ int proc_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	p.proc_fd = proc_fd;
 	if (proc_fd < 0 || !process_read_status(&p, 0, status))
-		return error_set(err, -ESRCH, "there is no process %d", pid);
+		return no_status(pid, err);
 	if (code != -EPERM && code != -EACCES)
 		return error_sys(err, code, "process %d can't be traced", pid);
 	if (rights_check(&p, err) < 0)

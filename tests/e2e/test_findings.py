@@ -185,6 +185,16 @@ def test_why_it_is_healthy(running, pollux, tmp_path):
     assert ("Nothing stands out" if nothing else "What stands out") in text
 
 
+def test_why_with_few_descriptors(running, pollux):
+    """Whatever pollux can't open then: a process that lives is never said to be gone."""
+    pid, said = running("healthy").pid, []
+    for limit in range(5, 24):
+        done = driver.run("sh", "-c", f'ulimit -n {limit} && exec "$0" why {pid} -d 0.1', pollux)
+        assert "there is no process" not in done.stderr and done.returncode in (0, 1, 127), (limit, done.stderr)
+        said.append(done.stderr)
+    assert any("raise the limit of pollux' open files" in one for one in said), said
+
+
 def test_every_rule_is_told(recorded, pollux):
     """--all-findings says of each rule what became of it, and docs/findings.md has a row for each."""
     report, _ = recorded("healthy")

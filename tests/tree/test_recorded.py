@@ -7,6 +7,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import build as builder
 import driver
 import forest
 import pytest
@@ -342,3 +343,34 @@ def test_report_says_deadlock(pollux, start, tmp_path):
     for options in (["--from", "0.05"], ["--family", "a_then_b"]):
         made = json.loads(driver.run(pollux, "report", "--json", *options, trace).stdout)
         assert made["tasks"]["alive"] == (1 if "--family" in options else 2), (options, made["tasks"])
+
+
+def tracer(pid):
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.split("TracerPid:")[1].split()[0])
+
+
+def test_killed_while_its_end_is_read(pollux, tmp_path):
+    """The exit status of a launched program is its own, also where reading its tasks takes its end."""
+    binary = builder.build(*BUILD, "hang", root=forest.WHERE)
+    codes = []
+    for _ in range(6):
+        process = subprocess.Popen([pollux, "record", "-d", "0.3", "-o", tmp_path / "a.plx", "--", binary, "leak"],
+                                   stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        wait_until(lambda: children.read_text(), "the program is started")
+        child, free_since, deadline = int(children.read_text().split()[0]), None, time.monotonic() + 3
+        # Stopped again after it ran for a while: its end is read.
+        while time.monotonic() < deadline:
+            now = time.monotonic()
+            if not tracer(child):
+                free_since = free_since or now
+            elif free_since and now - free_since > 0.2:
+                break
+            else:
+                free_since = None
+        os.kill(child, signal.SIGKILL)
+        process.communicate(timeout=60)
+        codes.append(process.returncode)
+    # 1: it was killed while hooks were taken out, which pollux reports
+    assert set(codes) <= {128 + signal.SIGKILL, 1} and 128 + signal.SIGKILL in codes, codes

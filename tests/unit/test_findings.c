@@ -87,6 +87,30 @@ static void test_slow_requests_of_ages(void **state)
 	free(text);
 }
 
+/* What a request's polls do is said where it is known. */
+static void test_requests_blocked(void **state)
+{
+	(void)state;
+	for (unsigned blocks = 0; blocks < 2; blocks++) {
+		struct recording rec = {.length_ns = 1000 * MS};
+
+		worker(&rec, 0);
+		spawn(&rec, 0, 1 * MS, K_TASK, 1);
+		poll_begin(&rec, 0, 2 * MS, K_TASK, 1);
+		at(&rec, 0, 2 * MS, TE_FUTURE_BEGIN, TRACE_FUTURE_FIRST, K_HANDLER, 0x1000, 0);
+		if (blocks)
+			block(&rec, 0, 40 * MS, 30 * MS, TB_NANOSLEEP);
+		at(&rec, 0, 42 * MS, TE_FUTURE_END, TO_READY, K_HANDLER, 0x1000, 0);
+		poll_end(&rec, 0, 42 * MS, K_TASK, 1, TO_READY, 0);
+		expect_rule(
+			&rec, "slow-requests",
+			blocks ? "requests to app::order took up to 40.0 ms (99 %), most of it "
+				 "blocked in nanosleep\n"
+			       : "requests to app::order took up to 40.0 ms (99 %), most of it in "
+				 "polls\n");
+	}
+}
+
 static void test_long_polls_without_cpu(void **state)
 {
 	struct recording rec = {
@@ -108,6 +132,27 @@ static void test_long_polls_without_cpu(void **state)
 	expect_rule(&rec, "long-polls",
 		    "app::task held its thread for 400 ms without yielding, perhaps because its "
 		    "thread had no CPU\n");
+}
+
+/* One preemption explains it, though threads had a CPU nearly all the time. */
+static void test_long_poll_preempted(void **state)
+{
+	(void)state;
+	for (unsigned delay_ms = 10; delay_ms <= 30; delay_ms += 20) {
+		struct recording rec = {
+			.length_ns = 1000 * MS,
+			.cpu = {.n_threads = 2, .cpu_ns = 900 * MS, .run_delay_ns = delay_ms * MS}};
+
+		worker(&rec, 0);
+		spawn(&rec, 0, 1 * MS, K_TASK, 1);
+		poll(&rec, 0, 2 * MS, 20 * MS, K_TASK, 1, TO_READY, 0);
+		char *got = judged(&rec, NULL);
+		const char *may = "perhaps because its thread had no CPU";
+
+		assert_non_null(strstr(got, "long-polls: app::task held its thread for 20.0 ms"));
+		assert_true(!strstr(got, may) == (delay_ms == 10));
+		free(got);
+	}
 }
 
 static void test_open_poll(void **state)
@@ -752,6 +797,8 @@ int main(void)
 		cmocka_unit_test(test_long_poll_stack),
 		cmocka_unit_test(test_slow_requests_of_ages),
 		cmocka_unit_test(test_long_polls_without_cpu),
+		cmocka_unit_test(test_long_poll_preempted),
+		cmocka_unit_test(test_requests_blocked),
 		cmocka_unit_test(test_open_poll),
 		cmocka_unit_test(test_blocking_calls),
 		cmocka_unit_test(test_spin),

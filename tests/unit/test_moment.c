@@ -535,6 +535,45 @@ static void test_comparison(void **state)
 	comparison_done(&c);
 }
 
+/* ---- who waits for whom ---- */
+
+/* A long chain of tasks, each waiting for another one far from it, is taken apart link by link, by
+ * edges and not by rounds over all; what is left are two that wait for each other. */
+static void test_long_chain(void **state)
+{
+	enum { N = 100000, STEP = 61001, N_ALL = N + 2 };
+	static const struct moment_kind kind = {.name = "app::serve", .role = TR_TASK};
+	struct moment_task *tasks = calloc(N_ALL, sizeof(*tasks));
+	struct await_node *leaves = calloc(N_ALL, sizeof(*leaves));
+	const struct trace_moment m = {.tasks = tasks, .n_tasks = N_ALL, .stopped = true};
+	struct error err = {0};
+	struct graph g;
+	(void)state;
+	assert_non_null(tasks);
+	assert_non_null(leaves);
+	for (size_t i = 0; i < N_ALL; i++) {
+		size_t to = i < N ? (i + STEP) % N : 2 * N + 1 - i;
+
+		/* The last one of the chain, before the one at 0, waits for a timer. */
+		leaves[i] = (struct await_node){.kind = AN_LEAF,
+						.full_name = "",
+						.wait = to ? AW_TASK : AW_SLEEP,
+						.resource = 0x1000 * (to + 1)};
+		tasks[i] = (struct moment_task){.kind = &kind,
+						.addr = 0x1000 * (i + 1),
+						.refs = 3,
+						.owner = 1,
+						.tree = &leaves[i]};
+	}
+	assert_int_equal(graph_make(&m, &g, &err), 0);
+	assert_int_equal(g.n_cycles, 1);
+	assert_int_equal(g.cycles[0].n, 2);
+	assert_int_equal(g.cycles[0].tasks[0], N);
+	graph_done(&g);
+	free(tasks);
+	free(leaves);
+}
+
 /* ---- what threads do ---- */
 
 #define RUST(name)                                                                                 \
@@ -641,7 +680,8 @@ int main(void)
 		cmocka_unit_test(test_damaged_chunk), cmocka_unit_test(test_hostile_tree),
 		cmocka_unit_test(test_many_moments),  cmocka_unit_test(test_large_moments),
 		cmocka_unit_test(test_graph),	      cmocka_unit_test(test_comparison),
-		cmocka_unit_test(test_thread_uses),   cmocka_unit_test(test_sizes),
+		cmocka_unit_test(test_long_chain),    cmocka_unit_test(test_thread_uses),
+		cmocka_unit_test(test_sizes),
 	};
 
 	return cmocka_run_group_tests(tests, make_dir, remove_dir);
