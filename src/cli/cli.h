@@ -24,7 +24,7 @@ struct cli_option {
 };
 
 /* What a verb's operands are, for completion. */
-enum cli_operands { CLI_FILES = 1, CLI_TRACES = 2, CLI_PROCESSES = 4 };
+enum cli_operands { CLI_FILES = 1, CLI_TRACES = 2, CLI_PROCESSES = 4, CLI_SHELLS = 8 };
 
 struct buf;
 struct cli_args;

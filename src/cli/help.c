@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Help on the terminal. Everything comes from the tables, so it can't be wrong about which options
- * exist. A page has to fit a screen: it has only the first paragraph of a verb's text, the man page
- * has the rest.
+ * exist. A page has to fit a screen: it has only the first paragraph of a verb's text. `pollux help
+ * VERB` and the man page have the rest.
  */
 #include "cli/help.h"
 
@@ -82,21 +82,17 @@ static void option_row(struct buf *out, const struct cli_option *o)
 	wrap_string(out, o->help, OPTION_COLUMN, OPTION_COLUMN);
 }
 
-void help_verb(struct buf *out, const struct cli_verb *verb)
+static void usage(struct buf *out, const struct cli_verb *verb)
 {
-	const char *paragraph_end = verb->text ? strstr(verb->text, "\n\n") : NULL;
 	size_t indent = strlen("usage: pollux ") + strlen(verb->name) + 1;
 
 	buf_str(out, "usage: pollux ");
 	wrap_string(out, verb->synopsis, strlen("usage: pollux "), indent);
 	buf_char(out, '\n');
-	if (verb->text) {
-		size_t len =
-			paragraph_end ? (size_t)(paragraph_end - verb->text) : strlen(verb->text);
+}
 
-		wrap(out, verb->text, len, 0, 0);
-		buf_char(out, '\n');
-	}
+static void options_and_examples(struct buf *out, const struct cli_verb *verb)
+{
 	for (const struct cli_option *o = verb->options; o && o->name; o++)
 		option_row(out, o);
 	for (const struct cli_option *o = cli_common_options; o->name; o++)
@@ -105,8 +101,47 @@ void help_verb(struct buf *out, const struct cli_verb *verb)
 		buf_str(out, "\nExamples:\n");
 		examples(out, verb->examples);
 	}
+}
+
+/* The paragraphs of a text, up to `end`, a line between them. */
+static void paragraphs(struct buf *out, const char *text, const char *end)
+{
+	while (text < end) {
+		const char *next = strstr(text, "\n\n");
+
+		if (!next || next > end)
+			next = end;
+		wrap(out, text, (size_t)(next - text), 0, 0);
+		buf_char(out, '\n');
+		text = next + strspn(next, "\n");
+	}
+}
+
+void help_verb(struct buf *out, const struct cli_verb *verb)
+{
+	const char *paragraph_end = verb->text ? strstr(verb->text, "\n\n") : NULL;
+
+	usage(out, verb);
+	if (verb->text)
+		paragraphs(out, verb->text,
+			   paragraph_end ? paragraph_end : verb->text + strlen(verb->text));
+	options_and_examples(out, verb);
 	if (paragraph_end)
-		buf_printf(out, "\nMore: man pollux-%s\n", verb->name);
+		buf_printf(out, "\nMore: pollux help %s\n", verb->name);
+}
+
+void help_page(struct buf *out, const struct cli_verb *verb)
+{
+	const char *text = verb->text ? verb->text : verb->summary;
+
+	buf_printf(out, "pollux %s: ", verb->name);
+	wrap_string(out, verb->summary, strlen("pollux : ") + strlen(verb->name), 2);
+	buf_char(out, '\n');
+	usage(out, verb);
+	paragraphs(out, text, text + strlen(text));
+	options_and_examples(out, verb);
+	buf_str(out, "\nExit status: 0 done, 1 failed, 2 wrong use");
+	buf_str(out, verb->command ? "; with a command, the command's own.\n" : ".\n");
 }
 
 void help_overview(struct buf *out)
@@ -133,5 +168,5 @@ void help_overview(struct buf *out)
 	}
 	buf_str(out, "\nExamples:\n");
 	examples(out, begin);
-	buf_str(out, "\nMore: pollux VERB --help, pollux --version.\n");
+	buf_str(out, "\nMore: pollux help VERB, pollux --version.\n");
 }

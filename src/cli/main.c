@@ -215,7 +215,7 @@ static int run(int argc, char **argv)
 		verb = find_verb(argv[2]);
 		if (!verb)
 			return unknown_verb(argv[2]);
-		help_verb(&text, verb);
+		help_page(&text, verb);
 		return print(&text);
 	}
 	if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0) {

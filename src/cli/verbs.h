@@ -15,3 +15,4 @@ extern const struct cli_verb verb_import;
 extern const struct cli_verb verb_tree;
 extern const struct cli_verb verb_probes;
 extern const struct cli_verb verb_doctor;
+extern const struct cli_verb verb_completion;

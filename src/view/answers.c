@@ -35,7 +35,7 @@ int view_reader(const struct view_source *v, struct trace_reader **ret, struct e
 	char name[32];
 
 	/* Opened again, with a position of its own; also if the path is another file's by now. */
-	snprintf(name, sizeof(name), "/dev/fd/%d", v->trace);
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", v->trace);
 	int fd = file_open(name, FILE_EMPTY, err);
 	return fd < 0 ? fd : trace_reader_open_fd(fd, ret, err);
 }

@@ -34,7 +34,7 @@ static int open_again(int fd, struct error *err)
 {
 	char name[32];
 
-	snprintf(name, sizeof(name), "/dev/fd/%d", fd);
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
 	return file_open(name, FILE_EMPTY, err);
 }
 

@@ -40,7 +40,7 @@ int slice_read(const struct view_source *v, struct window *w, struct error *err)
 {
 	char name[32];
 
-	snprintf(name, sizeof(name), "/dev/fd/%d", v->trace);
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", v->trace);
 	int fd = file_open(name, FILE_EMPTY, err);
 	w->ix = v->index;
 	return fd < 0 ? fd : window_read(w, v->tables, fd, err);

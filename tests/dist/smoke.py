@@ -2,6 +2,14 @@
 """What an executable must be able to do, wherever it is."""
 import json
 import re
+import subprocess
+import urllib.request
+
+import driver
+
+
+# What works() leaves in its folder: the trace, and what view made of it.
+LEFT = ["trace.plx", "trace.plx.index"]
 
 
 def works(root, program, target, folder="/"):
@@ -17,3 +25,21 @@ def works(root, program, target, folder="/"):
     chrome = root.good(program, "export", trace, "--format", "chrome", "-o", "-")
     assert chrome.startswith('{"displayTimeUnit"')
     assert "tree::own::chain" in root.good(program, "tree", trace)
+    shows(root, program, trace)
+
+
+def shows(root, program, trace):
+    """The page of `view` and its report, served from the root, as a browser outside gets them."""
+    server = subprocess.Popen(root.command(program, "view", trace, "--no-open"), stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True)
+    try:
+        line = server.stdout.readline()
+        address = re.search(r"http://127\.0\.0\.1:\d+/\w+/", line)
+        assert address, (line, server.poll() is not None and server.stderr.read())
+        with urllib.request.urlopen(address[0], timeout=driver.TIMEOUT) as page:
+            assert b"<html" in page.read().lower()
+        with urllib.request.urlopen(f"{address[0]}api/report", timeout=driver.TIMEOUT) as answer:
+            assert json.load(answer)["lost"] == 0
+    finally:
+        server.terminate()
+        server.communicate(timeout=driver.TIMEOUT)

@@ -67,7 +67,7 @@ def test_version(pollux):
 def test_empty_root(empty, tree_program):
     """With nothing beside the file: no libc, no /tmp, no /dev, no /etc."""
     smoke.works(empty, "/pollux", tree_program)
-    assert sorted(path.name for path in empty.folder.iterdir()) == ["pollux", "proc", "trace.plx"]
+    assert sorted(path.name for path in empty.folder.iterdir()) == ["pollux", "proc", *smoke.LEFT]
 
 
 # Linux 4.18 has system calls up to rseq's number.
@@ -88,6 +88,17 @@ def test_calls_of_an_old_kernel(empty, tree_program):
     done = empty.run("/pollux", "record", "-p", tree_program.pid, "-d", "1", "-o", "/t.plx", preexec_fn=shut_in_4_18)
     assert done.returncode == 0, done.stderr
     assert "none lost" in empty.good("/pollux", "report", "/t.plx", preexec_fn=shut_in_4_18)
+
+
+def test_brings_its_manual(empty):
+    """Man pages and completions, where neither man nor a package is."""
+    page = empty.good("/pollux", "help", "record")
+    assert "Exit status: " in page
+    assert len(page) > len(empty.good("/pollux", "record", "--help"))
+    for shell, sign in (("bash", "complete -o filenames -F _pollux pollux"), ("zsh", "#compdef pollux"),
+                        ("fish", "complete -c pollux")):
+        assert sign in empty.good("/pollux", "completion", shell)
+    assert empty.run("/pollux", "completion", "tcsh").returncode == 2
 
 
 def test_launches_in_empty_root(empty):

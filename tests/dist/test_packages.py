@@ -77,12 +77,15 @@ def test_deb(only, root, pollux, tree_program):
     assert "0 upgraded, 1 newly installed" in said
     assert (root.folder / "usr/bin/pollux").read_bytes() == pollux.read_bytes()
     smoke.works(root, "pollux", tree_program, "/tmp/")
-    (root.folder / "tmp/trace.plx").unlink()
+    for name in smoke.LEFT:
+        (root.folder / "tmp" / name).unlink()
     new = files(root) - before
     for name in ("usr/share/man/man1/pollux-record.1.gz", "usr/share/man/man1/pollux.1.gz",
                  "usr/share/bash-completion/completions/pollux.bash", "usr/share/zsh/site-functions/_pollux",
                  "usr/share/fish/vendor_completions.d/pollux.fish", "usr/include/pollux/probes.h",
                  "usr/share/pollux/poll-stats.bt", "usr/share/doc/pollux/docs/README.md", "usr/share/doc/pollux/copyright"):
         assert name in new, name
+    installed = (root.folder / "usr/share/bash-completion/completions/pollux.bash").read_text()
+    assert root.good("pollux", "completion", "bash") == installed
     root.good("apt-get", "remove", "-y", "pollux", env=env)
     assert files(root) == before

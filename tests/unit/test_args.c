@@ -266,10 +266,15 @@ static void test_help_text(void **state)
 	assert_non_null(strstr(out.data, "usage: pollux try [OPTIONS]"));
 	assert_non_null(strstr(out.data, "First paragraph."));
 	assert_null(strstr(out.data, "Second paragraph."));
-	assert_non_null(strstr(out.data, "More: man pollux-try"));
+	assert_non_null(strstr(out.data, "More: pollux help try"));
 	assert_non_null(strstr(out.data, "  -p, --pid PID"));
 	assert_non_null(strstr(out.data, "      --ring-size BYTES"));
 	assert_non_null(strstr(out.data, "  pollux try -p 1\n      what it does\n"));
+	buf_clear(&out);
+	help_page(&out, &verb_try);
+	assert_non_null(strstr(out.data, "First paragraph.\n\nSecond paragraph.\n\n"));
+	assert_non_null(strstr(out.data, "  -p, --pid PID"));
+	assert_non_null(strstr(out.data, "Exit status: "));
 	buf_clear(&out);
 	help_overview(&out);
 	assert_non_null(strstr(out.data, "  try        tries\n  read       reads\n"));
