@@ -285,20 +285,21 @@ static int run(const struct cli_args *args, struct error *err)
 }
 
 static const struct cli_option options[] = {
-	{'f', "format", "FORMAT", "chrome (the default), perfetto, firefox, folded, ...", false,
-	 false,
+	{'f', "format", "FORMAT",
+	 "chrome (the default), perfetto, firefox, pprof, sqlite and others, below", false, false,
 	 "chrome speedscope perfetto firefox folded flame pprof csv jsonl sqlite parquet otlp"},
-	{0, "for", "VIEWER", "the format that VIEWER reads best: perfetto, speedscope, ...", false,
-	 false,
+	{0, "for", "VIEWER",
+	 "the format that VIEWER reads best: perfetto, pprof, duckdb and others", false, false,
 	 "catapult speedscope perfetto firefox inferno flamegraph.pl browser pprof go pyroscope "
 	 "parca"},
 	{'o', "output", "FILE", "write to FILE (- is standard output)", false},
 	FILTER_OPTIONS,
-	{0, "table", "TABLE",
-	 "of csv, jsonl, parquet: write only this one (polls, waits, tasks, ...)", false, false,
+	{0, "table", "TABLE", "of csv, jsonl and parquet: write this one only", false, false,
 	 "polls waits wakes tasks blocking parks futures samples off_cpu syscalls threads losses "
 	 "trace"},
-	{0, "weight", "WHAT", "of folded: idle (waiting and scheduled), polling, blocked, cpu, ...",
+	{0, "weight", "WHAT",
+	 "of folded: idle, that is waiting and scheduled; or one of waiting, scheduled, polling, "
+	 "blocked, cpu",
 	 false, false, "idle waiting scheduled polling blocked cpu"},
 	{0, "lanes", "HOW", "task: a lane per task; packed: tasks share lanes; auto", false, false,
 	 "task packed auto"},
@@ -315,6 +316,10 @@ static const char *const examples[] = {
 	"half a second of the tasks whose name contains conn",
 	"pollux export trace.plx -f speedscope --task 17",
 	"for speedscope.app: a profile per worker, and one of task 17",
+	"pollux export trace.plx --for perfetto",
+	"for ui.perfetto.dev, in its own format",
+	"pollux export -f parquet -o traces/ monday.plx tuesday.plx",
+	"both as tables that DuckDB reads as one",
 	NULL,
 };
 
@@ -322,12 +327,19 @@ const struct cli_verb verb_export = {
 	.name = "export",
 	.synopsis = "export [OPTIONS] [FILE.plx]...",
 	.summary = "write a trace in the format of another viewer",
-	.text = "Writes the trace FILE.plx (default: the newest here) for a viewer of timelines. "
-		"The format chrome has a lane per thread and a lane per task, grouped by family, "
+	.text = "Writes the trace FILE.plx (default: the newest here) in a format that other tools "
+		"read. Timelines: chrome has a lane per thread and a lane per task, grouped by "
+		"family, "
 		"with arrows from wakes to polls; above 200 tasks those of a family whose lives do "
 		"not overlap share a lane. Polls are named by the handler of the request, waits by "
-		"their await point. The format speedscope has a profile per worker and per "
-		"task chosen by --task.\n\n"
+		"their await point. perfetto and firefox have the same, with samples of the CPU; "
+		"speedscope has a profile per worker and per task chosen by --task.\n\n"
+		"Where time went, by stacks: folded, flame (a page of flame graphs) and pprof, "
+		"with the "
+		"waits of all tasks by await chain. Tables of polls, waits, wakes, tasks and "
+		"others: "
+		"csv, jsonl, sqlite and parquet; into a folder (-o traces/) csv, jsonl and parquet "
+		"write all tables, of several traces. otlp has tasks as spans of OpenTelemetry.\n\n"
 		"Viewers bear only so many lanes and slices. What is too much is cut, busiest "
 		"tasks and earliest times first, and told in the file and at the end. Without -o "
 		"the output goes to standard output, or, if that is a terminal, to a file named "

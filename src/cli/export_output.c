@@ -61,10 +61,10 @@ static void add_name(struct buf *b, const char *input)
 			 isalnum((unsigned char)name[i]) || strchr("-_.", name[i]) ? name[i] : '_');
 }
 
-/* Each folder of the path that is not there yet, from the one named by the user on. */
-static int make_folders(char *path, size_t from, struct error *err)
+/* Each folder of the path that is not there yet. */
+static int make_folders(char *path, struct error *err)
 {
-	for (char *slash = strchr(path + from, '/'); slash; slash = strchr(slash + 1, '/')) {
+	for (char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
 		*slash = 0;
 		if (*path && mkdir(path, 0777) < 0 && errno != EEXIST)
 			return error_sys(err, -errno, "cannot make the folder %s", path);
@@ -82,13 +82,13 @@ FILE *output_folder_open(void *ctx, const char *table, struct error *err)
 
 	*o = (struct output)OUTPUT_INIT;
 	buf_str(&path, f->path);
-	size_t from = path.len ? path.len - 1 : 0;
-	buf_printf(&path, "%s%s/trace=", path.len && path.data[from] == '/' ? "" : "/", table);
+	buf_printf(&path, "%s%s/trace=", path.len && path.data[path.len - 1] == '/' ? "" : "/",
+		   table);
 	add_name(&path, f->input);
 	buf_printf(&path, "/data%s", f->ops->extension);
 	if (buf_failed(&path) || f->n == sizeof(f->files) / sizeof(f->files[0])) {
 		error_set(err, -ENOMEM, "out of memory");
-	} else if (make_folders(path.data, from, err) == 0) {
+	} else if (make_folders(path.data, err) == 0) {
 		f->n++;
 		if (output_open(o, path.data, f->ops, err) == 0)
 			file = o->file;

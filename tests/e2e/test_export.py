@@ -61,7 +61,71 @@ def test_speedscope(pollux, recorded):
         assert last <= profile["endValue"]
 
 
-@pytest.mark.parametrize("form", ["chrome", "speedscope"])
+FORMATS = ["chrome", "speedscope", "perfetto", "firefox", "folded", "flame", "pprof", "csv", "jsonl", "sqlite",
+           "parquet", "otlp"]
+
+
+def test_formats(pollux):
+    """The formats of this list are all that there are, and each viewer has one."""
+    said = driver.run(pollux, "export", "--format", "none").stderr
+    assert said.split("there are ")[1].splitlines()[0].split(", ") == FORMATS
+    viewers = driver.run(pollux, "export", "--for", "none").stderr.split("known are ")[1].splitlines()[0].split()
+    assert len(set(viewers)) == len(viewers) >= len(FORMATS)
+
+
+@pytest.mark.parametrize("viewer, begin", [
+    ("catapult", b'{"displayTimeUnit"'), ("perfetto", b"\x0a\x07\x50\x01"), ("firefox", b'{"exporter":"pollux'),
+    ("speedscope", b'{"$schema"'), ("browser", b"<!DOCTYPE html>"), ("pprof", b"\x32\x00"), ("jq", b'{"table":"'),
+    ("duckdb", b"PAR1"), ("sqlite3", b"SQLite format 3\0"), ("otel", b'{"resourceSpans"'),
+    ("excel", b"time_ns,duration_ns,task,family"),
+])
+def test_for_viewer(pollux, recorded, viewer, begin):
+    done = subprocess.run([pollux, "export", recorded, "--for", viewer, "-o", "-"], capture_output=True,
+                          check=True, timeout=driver.TIMEOUT)
+    assert done.stdout.startswith(begin)
+
+
+@pytest.mark.parametrize("form", ["perfetto", "firefox", "folded", "flame", "pprof", "csv", "jsonl", "sqlite", "parquet",
+                                  "otlp"])
+def test_cut_trace_is_exported(pollux, recorded, tmp_path, form):
+    """What is left of a trace that is cut is written, in a whole file."""
+    cut = tmp_path / "cut.plx"
+    cut.write_bytes(recorded.read_bytes()[: recorded.stat().st_size * 6 // 10])
+    out = tmp_path / "out"
+    result = driver.run(pollux, "export", cut, "-f", form, "-o", out)
+    assert result.returncode == 0, result.stderr
+    assert "the trace is cut" in result.stderr
+    assert out.exists() and (out.stat().st_size > 100 or form in ("folded", "jsonl"))
+
+
+def test_wrong_use(pollux, recorded, tmp_path):
+    for words, sentence in [
+        (["-f", "csv", "--for", "excel"], "exclude each other"),
+        (["-f", "chrome", "--table", "polls"], "has no tables"),
+        (["-f", "csv", "--table", "none"], "no table 'none': there are polls, waits"),
+        (["-f", "csv", "--table", "polls", "-o", f"{tmp_path}/"], "a folder gets all tables"),
+        (["-f", "folded", "--weight", "none"], "--weight is idle"),
+    ]:
+        result = driver.run(pollux, "export", recorded, *words)
+        assert result.returncode == 2, words
+        assert sentence in result.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_folder(pollux, recorded, tmp_path):
+    """A folder for each table, in it one for each trace; a second export replaces the first."""
+    other = tmp_path / "an=other trace.plx"
+    other.write_bytes(recorded.read_bytes())
+    for _ in range(2):
+        result = driver.run(pollux, "export", "-f", "parquet", "-o", f"{tmp_path}/deep/tables/", recorded, other)
+        assert result.returncode == 0, result.stderr
+    files = sorted(path.relative_to(tmp_path / "deep/tables") for path in (tmp_path / "deep").rglob("*.parquet"))
+    assert len(files) == 2 * 13
+    assert {str(path.parts[1]) for path in files} == {"trace=trace", "trace=an_other_trace"}
+    assert not [path for path in (tmp_path / "deep").rglob("*") if path.is_file() and path.suffix != ".parquet"]
+
+
+@pytest.mark.parametrize("form", FORMATS)
 def test_closed_pipe(pollux, recorded, form):
     """`export | head -c 100`: no crash, no noise."""
     exporter = subprocess.Popen(
