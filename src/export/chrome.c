@@ -153,9 +153,7 @@ static const char *kind_short_label(struct chrome *c, uint32_t kind)
 		return "?";
 	char **label = &c->kind_shorts[kind];
 	if (!*label) {
-		_cleanup_free_ char *name = kind_short(&c->draw.sel.labels, c->draw.reader, kind);
-
-		*label = name ? lanes_label(name) : NULL;
+		*label = lanes_label(short_name(&c->draw.names, kind));
 	}
 	return *label ? *label : "?";
 }
@@ -410,15 +408,29 @@ static char *put_off_cpu(char *p, const struct chrome *c, const struct draw_slic
 	return p;
 }
 
+/* What a slice's name leaves out. */
+static char *put_full_name(char *p, struct chrome *c, uint32_t kind)
+{
+	const char *full = kind_full_label(c, kind);
+
+	if (!strcmp(full, kind_short_label(c, kind)))
+		return p;
+	p = put_lit(p, ",\"future\":\"");
+	p = put_string(p, full);
+	*p++ = '"';
+	return p;
+}
+
 static char *put_future_poll(char *p, struct chrome *c, const struct draw_slice *s)
 {
 	const struct tl_future_poll *poll = s->future_poll;
 	const struct place_label *place = place_label(c, poll->place);
 
-	p = put_begin(p, "future", kind_full_label(c, poll->future->kind));
+	p = put_begin(p, "future", kind_short_label(c, poll->future->kind));
 	p = put_span(c, p, s);
 	p = put_lit(p, ",\"args\":{\"instance\":");
 	p = put_u64(p, poll->future->serial);
+	p = put_full_name(p, c, poll->future->kind);
 	p = put_lit(p, ",\"outcome\":\"");
 	p = put_string(p, trace_outcome_name(poll->outcome));
 	if (!poll->end_seen)
@@ -440,10 +452,11 @@ static char *put_instance(char *p, struct chrome *c, const struct draw_slice *s)
 {
 	const struct tl_future *future = s->future;
 
-	p = put_begin(p, "future", kind_full_label(c, future->kind));
+	p = put_begin(p, "future", kind_short_label(c, future->kind));
 	p = put_span(c, p, s);
 	p = put_lit(p, ",\"args\":{\"instance\":");
 	p = put_u64(p, future->serial);
+	p = put_full_name(p, c, future->kind);
 	if (future->task) {
 		p = put_lit(p, ",\"task\":");
 		p = put_u64(p, future->task->number);

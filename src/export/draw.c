@@ -670,6 +670,7 @@ int draw_init(struct draw *d, struct trace_reader *r, const struct export_option
 	*d = (struct draw){.reader = r, .pen = pen, .ctx = ctx};
 	pool_init(&d->tasks, sizeof(struct draw_task));
 	pool_init(&d->futures, sizeof(struct lane_future));
+	short_names_init(&d->names, r, &d->sel.labels);
 	return limits_run(r, opt, limits, &d->sel, err);
 }
 
@@ -715,6 +716,7 @@ void draw_done(struct draw *d)
 	free(d->places);
 	pool_done(&d->tasks);
 	pool_done(&d->futures);
+	short_names_done(&d->names);
 	gauge_done(&d->ready);
 	gauge_done(&d->busy);
 	export_scope_done(&d->sel);

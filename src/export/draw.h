@@ -22,6 +22,7 @@
 #include "export/export.h"
 #include "export/gauge.h"
 #include "export/limits.h"
+#include "export/short_names.h"
 #include "timeline/pool.h"
 
 /* Of a task's wakes, those that may lead to its next poll. */
@@ -129,6 +130,7 @@ struct draw {
 	const struct pen *pen;
 	void *ctx;
 	struct pool tasks, futures;
+	struct short_names names;  /* of requests and futures */
 	struct place_text *places; /* by index, made when wanted */
 	uint32_t n_places;
 	uint32_t n_lanes; /* that the pen was told of */

@@ -211,14 +211,11 @@ static int tell_family(struct naming *n, const struct lane_family *f)
 					     .rank = n->rank++});
 }
 
-static void lane_text(const struct draw *d, const struct lane_family *f,
-		      const struct task_lane *lane, struct buf *out)
+static void lane_text(struct draw *d, const struct lane_family *f, const struct task_lane *lane,
+		      struct buf *out)
 {
-	_cleanup_free_ char *future =
-		f->role == TR_FUTURE ? kind_short(&d->sel.labels, d->reader, lane->kind) : NULL;
-
-	if (future) {
-		buf_str(out, future);
+	if (f->role == TR_FUTURE) {
+		buf_str(out, short_name(&d->names, lane->kind));
 		buf_printf(out, lane->mixed ? " and others: %" PRIu64 : ": %" PRIu64,
 			   lane->n_tasks);
 	} else if (lane->n_tasks == 1) {

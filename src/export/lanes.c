@@ -148,6 +148,12 @@ int lanes_labels(const struct lanes *l, const struct trace_reader *r, struct kin
 	for (size_t i = 0; i < l->n_families; i++)
 		if (l->families[i]->kind < n)
 			used[l->families[i]->kind] = true;
+	/* Slices and lanes of futures bear the names of theirs. */
+	for (uint32_t i = 0; i < n; i++) {
+		const struct trace_kind *k = trace_reader_kind(r, i);
+
+		used[i] = used[i] || (k && k->role == TR_FUTURE);
+	}
 	return kind_labels_make(r, used, ret);
 }
 

@@ -2,9 +2,7 @@
 /* Names and fields of slices (slice_text.h). */
 #include "export/slice_text.h"
 
-#include "base/cleanup.h"
-
-#include <stdlib.h>
+#include <string.h>
 
 const struct note_type note_types[NOTE_N] = {
 	[NOTE_TASK] = {"task", "task"},
@@ -28,6 +26,7 @@ const struct note_type note_types[NOTE_N] = {
 	[NOTE_WAITED] = {"waited_ns", "waited before", .ns = true},
 	[NOTE_RESULT] = {"result", "result"},
 	[NOTE_STACK] = {"stack", "stack", .text = true},
+	[NOTE_FUTURE] = {"future", "future", .text = true},
 };
 
 const char *slice_category(enum draw_type type)
@@ -112,13 +111,6 @@ struct slice_key slice_key(const struct draw_slice *s)
 	return (struct slice_key){(uint64_t)s->type << 1 | s->on_task, detail(s)};
 }
 
-static void kind_text(struct draw *d, uint32_t kind, bool shortly, struct buf *out)
-{
-	_cleanup_free_ char *name = shortly ? kind_short(&d->sel.labels, d->reader, kind) : NULL;
-
-	buf_str(out, name ? name : kind_label(&d->sel.labels, d->reader, kind));
-}
-
 void slice_name(struct draw *d, const struct draw_slice *s, struct buf *out)
 {
 	const struct place_text *place;
@@ -128,13 +120,13 @@ void slice_name(struct draw *d, const struct draw_slice *s, struct buf *out)
 		buf_str(out, s->family->short_name);
 		break;
 	case DRAW_REQUEST:
-		kind_text(d, s->request->round.kind, true, out);
+		buf_str(out, short_name(&d->names, s->request->round.kind));
 		break;
 	case DRAW_POLL:
 		if (s->on_task)
 			buf_str(out, poll_end(s));
 		else if (s->poll->round.serial)
-			kind_text(d, s->poll->round.kind, true, out);
+			buf_str(out, short_name(&d->names, s->poll->round.kind));
 		else
 			buf_str(out, s->family->short_name);
 		break;
@@ -168,10 +160,10 @@ void slice_name(struct draw *d, const struct draw_slice *s, struct buf *out)
 		draw_off_cpu_name(out, s->off_cpu);
 		break;
 	case DRAW_FUTURE_POLL:
-		kind_text(d, s->future_poll->future->kind, false, out);
+		buf_str(out, short_name(&d->names, s->future_poll->future->kind));
 		break;
 	case DRAW_INSTANCE:
-		kind_text(d, s->future->kind, false, out);
+		buf_str(out, short_name(&d->names, s->future->kind));
 		break;
 	case DRAW_INSTANCE_POLL:
 		buf_str(out, "poll");
@@ -246,9 +238,19 @@ static void place_notes(struct draw *d, struct notes *n, uint64_t place)
 	text(n, NOTE_AWAITS, p->awaits);
 }
 
-static void future_notes(struct notes *n, const struct tl_future *future)
+/* What a slice's name leaves out. */
+static void full_name(struct draw *d, struct notes *n, uint32_t kind)
+{
+	const char *full = kind_label(&d->sel.labels, d->reader, kind);
+
+	if (strcmp(full, short_name(&d->names, kind)))
+		text(n, NOTE_FUTURE, full);
+}
+
+static void future_notes(struct draw *d, struct notes *n, const struct tl_future *future)
 {
 	number(n, NOTE_INSTANCE, future->serial);
+	full_name(d, n, future->kind);
 	if (future->task)
 		number(n, NOTE_TASK, future->task->number);
 	text(n, NOTE_END, draw_future_end(future));
@@ -284,6 +286,7 @@ unsigned slice_notes(struct draw *d, const struct draw_slice *s,
 		break;
 	case DRAW_FUTURE_POLL:
 		number(&n, NOTE_INSTANCE, s->future_poll->future->serial);
+		full_name(d, &n, s->future_poll->future->kind);
 		text(&n, NOTE_OUTCOME, trace_outcome_name(s->future_poll->outcome));
 		place_notes(d, &n, s->future_poll->place);
 		number(&n, NOTE_SELF, s->future_poll->self_ns);
@@ -291,7 +294,7 @@ unsigned slice_notes(struct draw *d, const struct draw_slice *s,
 			number(&n, NOTE_WAITED, s->future_poll->waited_ns);
 		break;
 	case DRAW_INSTANCE:
-		future_notes(&n, s->future);
+		future_notes(d, &n, s->future);
 		break;
 	default:
 		break;

@@ -26,6 +26,7 @@ enum note_key {
 	NOTE_WAITED,
 	NOTE_RESULT,
 	NOTE_STACK,
+	NOTE_FUTURE,
 	NOTE_N
 };
 

@@ -513,6 +513,7 @@ static int speedscope_write(struct trace_reader *reader, const struct export_opt
 	if (!s)
 		return error_set(err, -ENOMEM, "out of memory");
 	s->reader = reader;
+	short_names_init(&s->names, reader, &s->sel.labels);
 	spill_file_init(&s->file);
 	pool_init(&s->tasks, sizeof(struct speedscope_task));
 
@@ -552,6 +553,7 @@ static int speedscope_write(struct trace_reader *reader, const struct export_opt
 	free(s->thread_profile);
 	free(s->frame_places);
 	pool_done(&s->tasks);
+	short_names_done(&s->names);
 	speedscope_samples_done(s);
 	spill_file_done(&s->file);
 	out_done(&s->out);

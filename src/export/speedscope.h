@@ -9,6 +9,7 @@
 #include "export/lanes.h"
 #include "export/out.h"
 #include "export/limits.h"
+#include "export/short_names.h"
 #include "export/spill.h"
 #include "timeline/pool.h"
 
@@ -66,6 +67,7 @@ struct speedscope {
 	struct export_scope sel;
 	struct out out;
 	struct pool tasks;
+	struct short_names names;
 	struct spill_file file;
 	struct speedscope_profile *profiles; /* threads in order of rank, then tasks */
 	size_t n_profiles, n_thread_profiles;

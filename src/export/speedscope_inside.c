@@ -44,11 +44,7 @@ static uint64_t made_frame(struct speedscope *s, uint64_t a, uint64_t b, const c
 
 static uint64_t future_frame(struct speedscope *s, uint32_t kind)
 {
-	const struct trace_kind *k = trace_reader_kind(s->reader, kind);
-	return made_frame(s, MADE_FUTURE, kind,
-			  k && k->name && *k->name ? kind_label(&s->sel.labels, s->reader, kind)
-						   : "future",
-			  NULL);
+	return made_frame(s, MADE_FUTURE, kind, short_name(&s->names, kind), NULL);
 }
 
 uint64_t speedscope_handler_frame(struct speedscope *s, uint32_t kind)

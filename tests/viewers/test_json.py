@@ -169,12 +169,12 @@ def test_requests(export):
     frames = [f["name"] for f in file["shared"]["frames"]]
     stacks = {p["name"]: [[frames[i] for i in s] for s in p["samples"]]
               for p in file["profiles"] if p["type"] == "sampled"}
-    login = ["axum connection", "shop::user::login", "hyper::proto::h1::dispatch::poll", "shop::user::login"]
+    login = ["axum connection", "user::login", "hyper::proto::h1::dispatch::poll", "shop::user::login"]
     assert stacks["cpu-clock of all tasks by family"] == [login]
     assert stacks["long polls by stack"] == [login + ["clock_nanosleep"]]
     (task,) = (p for p in file["profiles"] if p["name"] == "axum connection #7")
     opened = [frames[e["frame"]] for e in task["events"] if e["type"] == "O"]
-    at = opened.index("waiting", opened.index("shop::order"))
+    at = opened.index("waiting", opened.index("order"))
     assert opened[at + 1] == "src/api/order.rs:24 shop::order, for tokio::sync::mpsc::bounded::send"
 
 

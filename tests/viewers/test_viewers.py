@@ -74,8 +74,8 @@ def test_inside_of_polls(viewer_pages, export):
         assert page.eval("[...model.getDescendantEvents()].filter("
                          "e => e instanceof tr.model.ThreadSlice).length") == sum(
                              e["ph"] in "Xi" for e in events)
-        inside = page.eval("[...model.getDescendantEvents()].filter(e => e.title == 'app::sleep' &&"
-                           " e.parentSlice && e.parentSlice.title == 'app::my_test').length")
+        inside = page.eval("[...model.getDescendantEvents()].filter(e => e.title == 'sleep' &&"
+                           " e.parentSlice && e.parentSlice.title == 'my_test').length")
         assert inside == 8  # four polls, on the task's lane and on the thread's
         picture(page, "catapult-inside.png")
         assert page.errors == []
