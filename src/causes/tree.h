@@ -120,7 +120,7 @@ struct recent_child {
 };
 
 /* What all trees share. */
-#define N_RECENT_CHILDREN 1024u
+#define N_RECENT_CHILDREN 256u
 struct trees {
 	size_t n_nodes, n_cells; /* there are limits */
 	struct recent_child recent[N_RECENT_CHILDREN];

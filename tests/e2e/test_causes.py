@@ -108,6 +108,25 @@ def test_lines(pollux, suite, tmp_path):
     assert any(name and "keeps_worker" in name for name in places), calls
 
 
+@pytest.mark.skipif(driver.os.geteuid() != 0, reason="needs root")
+def test_sched(pollux, suite, tmp_path):
+    """With --sched a poll that had no CPU says so, and calls are still the calls they were."""
+    trace = tmp_path / "causes.plx"
+    cpu = min(driver.os.sched_getaffinity(0))
+    done = driver.run(pollux, "record", "-o", trace, "--sched", "--", suite("causes", "release-debug", "causes"),
+                      preexec_fn=lambda: driver.os.sched_setaffinity(0, {cpu}))
+    if "CAP_BPF" in done.stderr:
+        pytest.skip(done.stderr.strip())
+    assert done.returncode == 0, done.stderr
+    found = causes_of(pollux, trace, "--unit", "task", "--family", "causes::")
+    computes = found["causes::computing::computes", None]["tree"]
+    without_cpu = [n for n in computes["below"] if n["cause"] == "preempted"]
+    assert without_cpu and without_cpu[0]["ns"]["sum"] > 5e6, computes["below"]
+    ready = find(found["causes::busy::ready_task", None]["tree"], ("ready", ""))
+    busy = find(ready, ("worker_busy", "keeps_worker"), ("blocking_call", "nanosleep"))
+    assert near(sum_of(busy), WAIT, sum_of(ready))
+
+
 def test_busy(tasks):
     ready = find(tasks("busy::ready_task"), ("ready", ""))
     busy = find(ready, ("worker_busy", "keeps_worker"), ("blocking_call", "nanosleep"))

@@ -877,17 +877,19 @@ static void test_torture(void **state)
 	write_recording(&empty, path);
 	assert_int_equal(trace_reader_open(path, &reader, NULL), 0);
 	assert_int_equal(trace_reader_next(reader, &ev, NULL), 0);
-	for (unsigned round = 0; round < 200; round++) {
-		const struct causes_options opt = {.unit = round % 3};
+	for (unsigned round = 0; round < 300; round++) {
+		/* Also with times that are no clock's. */
+		uint64_t most = round % 10 ? 40 : UINT64_MAX / 4000;
+		const struct causes_options opt = {.unit = round % 3, .width = 100};
 		struct causes *c = causes_new(reader, &opt);
 		struct fan_out_sink to = causes_sink(c);
 		struct timeline *tl = timeline_new(to.sink, to.ctx, kind_of_reader, reader);
 		uint64_t time = START;
 
 		for (unsigned i = 0; i < 2000; i++) {
-			time += roll(40);
+			time += roll(most);
 			ev = (struct trace_event){
-				.time = time - (roll(8) ? 0 : roll(100)),
+				.time = time - (roll(8) ? 0 : roll(most < 100 ? 100 : most)),
 				.thread = (uint32_t)roll(N_THREADS),
 				.type = (uint16_t)roll(TE_N_TYPES),
 				.arg = (uint16_t)roll(5),
@@ -909,6 +911,11 @@ static void test_torture(void **state)
 			write_node(c, &out, s, 0);
 			buf_done(&out);
 		}
+		struct buf text = BUF_INIT;
+
+		causes_text(c, &text);
+		assert_false(buf_failed(&text));
+		buf_done(&text);
 		timeline_free(tl);
 		causes_free(c);
 	}

@@ -203,6 +203,26 @@ mod runtimes {
     }
 }
 
+/// Two tasks compute on two workers. On one processor each has it for half of the time.
+mod computing {
+    use super::*;
+    use std::time::Instant;
+
+    async fn computes() {
+        let end = Instant::now() + WAIT;
+        while Instant::now() < end {
+            std::hint::spin_loop();
+        }
+    }
+
+    pub async fn main() {
+        let other = tokio::spawn(computes());
+        // A worker that has work and wakes another one leaves it the rest.
+        tokio::spawn(computes()).await.unwrap();
+        other.await.unwrap();
+    }
+}
+
 /// A server of one connection: a round is a request, of which every third waits for a timer.
 mod rounds {
     use super::*;
@@ -247,5 +267,6 @@ fn main() {
     run(&two, join::main());
     run(&two, select::main());
     run(&two, runtimes::main(one.handle().clone()));
+    run(&two, computing::main());
     run(&two, rounds::main());
 }
