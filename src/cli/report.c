@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/units.h"
 #include "cli/filter.h"
 #include "cli/input.h"
@@ -15,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define FAMILIES_SHOWN 20
 #define NO_PROGRESS_NS (10 * NSEC_PER_MSEC)
@@ -69,23 +71,62 @@ static int make_machines(struct trace_reader *reader, const struct report_option
 	return 0;
 }
 
+/* Nothing can be said of a trace that is damaged from its begin. */
+static int check(struct trace_reader *reader, const struct report *rep,
+		 const struct report_options *opt, struct error *err)
+{
+	const char *why;
+
+	if (report_empty(rep) && trace_reader_truncated(reader, &why))
+		return error_set(err, -EBADMSG, "%s", why);
+	return input_check_own(reader, opt->own, err);
+}
+
 static int make_report(struct trace_reader *reader, const struct report_options *opt, bool json,
 		       struct buf *out, struct error *err)
 {
 	struct report *rep;
-	int r = 0;
+	int r;
 
 	TRY(report_make(reader, opt, &rep, err));
-	const char *why;
-	if (report_empty(rep) && trace_reader_truncated(reader, &why))
-		r = error_set(err, -EBADMSG, "%s", why);
-	else if ((r = input_check_own(reader, opt->own, err)) < 0)
-		;
-	else if (json)
+	r = check(reader, rep, opt, err);
+	if (r == 0 && json)
 		report_json(rep, out);
-	else
+	else if (r == 0)
 		report_text(rep, out);
 	report_free(rep);
+	return r;
+}
+
+/* The report as an HTML file, which gets its name when it is whole. */
+static int write_html(struct trace_reader *reader, const struct report_options *opt,
+		      const char *input, const char *path, struct error *err)
+{
+	static const struct file_replaces html = {"a page", "<!DOCTYPE html>"};
+	_cleanup_buf_ struct buf page = BUF_INIT;
+	struct file_output out = FILE_OUTPUT_INIT;
+	struct report *rep;
+	int r;
+
+	TRY(file_output_spares(path, &input, 1, err));
+	TRY(report_make(reader, opt, &rep, err));
+	r = check(reader, rep, opt, err);
+	if (r == 0)
+		r = report_html(rep, &page, err);
+	report_free(rep);
+	if (r == 0)
+		r = file_output_open(&out, path, &html, err);
+	for (size_t done = 0; r == 0 && done < page.len;) {
+		ssize_t n = write(out.fd, page.data + done, page.len - done);
+
+		if (n >= 0)
+			done += (size_t)n;
+		else if (errno != EINTR)
+			r = error_sys(err, -errno, "cannot write %s", path);
+	}
+	if (r == 0)
+		r = file_output_place(&out, err);
+	file_output_done(&out);
 	return r;
 }
 
@@ -100,6 +141,7 @@ static int run(const struct cli_args *args, struct error *err)
 		.progress = cli_progress,
 		.progress_ctx = label,
 	};
+	const char *html = cli_option(args, "html");
 	bool machines = cli_flag(args, "machines"), json = cli_flag(args, "json");
 	uint64_t no_progress_ns = NO_PROGRESS_NS;
 	int r = parse(args, &opt);
@@ -109,6 +151,9 @@ static int run(const struct cli_args *args, struct error *err)
 		return r;
 	if (!machines && cli_option(args, "no-progress"))
 		return cli_usage(args, "--no-progress needs --machines");
+	if (html && (machines || json))
+		return cli_usage(args,
+				 "--html is a form of its own: without --json and --machines");
 
 	_cleanup_free_ char *input = NULL;
 	struct trace_reader *reader = NULL;
@@ -119,13 +164,14 @@ static int run(const struct cli_args *args, struct error *err)
 	opt.file = input_is_file(input) ? input : NULL;
 	r = trace_reader_open(input, &reader, err);
 	if (r == 0) {
-		r = machines ? make_machines(reader, &opt, no_progress_ns, json, &out, err)
-			     : make_report(reader, &opt, json, &out, err);
+		r = html       ? write_html(reader, &opt, input, html, err)
+		    : machines ? make_machines(reader, &opt, no_progress_ns, json, &out, err)
+			       : make_report(reader, &opt, json, &out, err);
 		cli_progress_done();
 		if (r < 0 && r != -ENOENT)
 			error_add(err, "cannot read %s", input);
 	}
-	if (r == 0)
+	if (r == 0 && !html)
 		r = json ? cli_write(&out, err) : cli_show(args, &out, err);
 	trace_reader_free(reader);
 	return r < 0 ? 1 : 0;
@@ -133,6 +179,8 @@ static int run(const struct cli_args *args, struct error *err)
 
 static const struct cli_option options[] = {
 	{0, "json", NULL, "print all numbers as JSON (docs/report-json.md)", false},
+	{0, "html", "FILE",
+	 "write a page that shows the trace without a server: findings, timeline, tables", false},
 	{'s', "sort", "KEY",
 	 "sort families by poll time (default), max, delay, wait, tasks, wakes or name", false,
 	 false, "poll max delay wait tasks wakes name"},
@@ -160,6 +208,8 @@ static const char *const examples[] = {
 	"troubles, families, threads, the longest polls",
 	"pollux report trace.plx --from 2s --to 3s --sort delay",
 	"one second of it, sorted by the time that families waited for a worker",
+	"pollux report trace.plx --html trace.html",
+	"one file to look at and to send: opens in any browser, also offline",
 	"pollux report trace.plx --json | jq '.families[] | {name, polls, poll_ns}'",
 	"for a program",
 	NULL,

@@ -58,5 +58,7 @@ void report_json(const struct report *rep, struct buf *out);
 void report_why_text(const struct report *rep, struct buf *out);
 void report_why_json(const struct report *rep, struct buf *out,
 		     void (*more)(const void *ctx, struct json *j), const void *ctx);
+/* One HTML file that shows the trace without a server (web/). Reads the trace once more: it must be seekable. */
+int report_html(const struct report *rep, struct buf *out, struct error *err);
 /* A finding that a longer recording would say no more of: the program, or a part of it, hangs. */
 bool report_hangs(const struct report *rep);

@@ -128,19 +128,34 @@ class Page:
 
     def wait_for(self, expression, timeout=60):
         deadline = time.monotonic() + timeout
-        while not self.eval(expression, timeout):
+        while not self.eval(f"Boolean({expression})", timeout):
             if time.monotonic() > deadline:
                 raise BrowserError(f"never true: {expression}")
             time.sleep(0.1)
 
     def key(self, key, code, modifiers=0):
+        text = {"Enter": "\r"}.get(key, key if len(key) == 1 else "")
         for kind in ("keyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=code, text=key,
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=code, text=text,
                       modifiers=modifiers)
+
+    def mouse(self, kind, x, y, **more):
+        self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **more)
 
     def click(self, x, y):
         for kind in ("mousePressed", "mouseReleased"):
-            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+            self.mouse(kind, x, y, button="left", clickCount=1)
+
+    def drag(self, begin, end, modifiers=0):
+        """From one place to another, in steps, with the left button."""
+        self.mouse("mousePressed", *begin, button="left", clickCount=1, modifiers=modifiers)
+        for step in range(1, 6):
+            self.mouse("mouseMoved", *(a + (b - a) * step / 5 for a, b in zip(begin, end)),
+                       button="left", buttons=1, modifiers=modifiers)
+        self.mouse("mouseReleased", *end, button="left", clickCount=1, modifiers=modifiers)
+
+    def wheel(self, x, y, by, modifiers=0):
+        self.mouse("mouseWheel", x, y, deltaX=0, deltaY=by, modifiers=modifiers)
 
     def screenshot(self, path):
         data = self.call("Page.captureScreenshot", format="png")["data"]

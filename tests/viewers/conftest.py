@@ -47,14 +47,14 @@ def pollux():
 
 @pytest.fixture(scope="session")
 def synth(pollux, tmp_path_factory):
-    """synth(milliseconds, connections per second): the path of a trace."""
+    """synth(milliseconds, connections per second, prefix of all names): the path of a trace."""
     tool = pollux.parents[2] / "tests/viewers/synth"
     folder = tmp_path_factory.mktemp("synth")
 
-    def make(ms=60, per_second=1500):
-        path = folder / f"{ms}-{per_second}.plx"
+    def make(ms=60, per_second=1500, prefix=""):
+        path = folder / f"{ms}-{per_second}{'-named' if prefix else ''}.plx"
         if not path.exists():
-            subprocess.run([tool, path, str(ms), str(per_second)], check=True,
+            subprocess.run([tool, path, str(ms), str(per_second), "4", prefix], check=True,
                            stdout=subprocess.DEVNULL)
         return path
 
@@ -65,6 +65,33 @@ def synth(pollux, tmp_path_factory):
 def trace(synth):
     given = os.environ.get("POLLUX_TEST_TRACE")
     return pathlib.Path(given) if given else synth()
+
+
+@pytest.fixture(scope="session")
+def html(pollux, tmp_path_factory):
+    """html(trace): the path of its one-file report."""
+    folder = tmp_path_factory.mktemp("html")
+
+    def make(trace):
+        path = folder / (trace.stem + ".html")
+        if not path.exists():
+            subprocess.run([pollux, "report", trace, "--html", path], check=True, timeout=300,
+                           stderr=subprocess.DEVNULL)
+        return path
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def report(pollux):
+    """report(trace, *options): what report --json says."""
+
+    def run(trace, *options):
+        done = subprocess.run([pollux, "report", trace, "--json", *options], check=True, timeout=300,
+                              capture_output=True, text=True)
+        return json.loads(done.stdout)
+
+    return run
 
 
 @pytest.fixture(scope="session")

