@@ -8,8 +8,9 @@
  *
  * Which thread: best one that waits in a system call which the kernel restarts without a trace
  * (futex, sleep, read, poll); then a running one; then one in a call that returns EINTR after any
- * stop (epoll_wait, by kernel design); never one in vfork, in disk sleep, or already inside of
- * pollux's code. A thread whose first stop is a signal's delivery is let go with its signal: a call
+ * stop (epoll_wait, by kernel design); last one in a call that has a signal mask of its own (ppoll,
+ * pselect, sigsuspend): a signal that is blocked in there alone may end the call, with EINTR, if it comes
+ * during the list. Never one in vfork, in disk sleep, or already inside of pollux's code. A thread whose first stop is a signal's delivery is let go with its signal: a call
  * that the signal interrupts must be finished by the signal's rules.
  *
  * Signals. All are blocked while the thread makes the list; the list's last call sets its mask again,
@@ -199,11 +200,14 @@ static int score_syscall(long nr)
 	case __NR_poll:
 	case __NR_select:
 #endif
-	case __NR_ppoll:
-	case __NR_pselect6:
 	case __NR_wait4:
 	case __NR_waitid:
 		return 1;
+	/* Their signal mask holds within the call only, and is not had again after the list. */
+	case __NR_ppoll:
+	case __NR_pselect6:
+	case __NR_rt_sigsuspend:
+		return 5;
 #ifdef __NR_vfork
 	case __NR_vfork:
 #endif

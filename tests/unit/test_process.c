@@ -178,6 +178,8 @@ enum job {
 	/* those that only a signal ends */
 	JOB_PAUSE = N_JOBS,
 	JOB_SUSPEND,
+	/* with a second thread, which waits */
+	JOB_MASKED,
 };
 
 struct shared {
@@ -273,6 +275,13 @@ static long wait_without_stack(void)
 	return rc < 0 ? -1 : rc;
 }
 
+static void *wait_on(void *unused)
+{
+	for (;;)
+		poll(NULL, 0, -1); /* no better a call than ppoll() without a mask */
+	return unused;
+}
+
 static int64_t do_job(enum job job, int pipe_fd)
 {
 	struct pollfd pfd = {.fd = pipe_fd, .events = POLLIN};
@@ -346,6 +355,16 @@ static int64_t do_job(enum job job, int pipe_fd)
 		sigaddset(&blocked, SIGUSR2);
 		sigprocmask(SIG_BLOCK, &blocked, NULL);
 		rc = sigsuspend(&none);
+		break;
+	}
+	case JOB_MASKED: {
+		pthread_t thread;
+		sigset_t blocked;
+
+		sigemptyset(&blocked);
+		sigaddset(&blocked, SIGUSR2);
+		pthread_create(&thread, NULL, wait_on, NULL);
+		rc = ppoll(&pfd, 1, NULL, &blocked);
 		break;
 	}
 	default:
@@ -437,6 +456,7 @@ struct remote_calls_test {
 	uint32_t tid_offset;
 	uint64_t stop_ns;
 	int n_held, n_memfds; /* calls of when_held(), and what was open then */
+	pid_t tid;	      /* of who has made the last list */
 };
 
 /* How many memfds the process has open. */
@@ -541,6 +561,7 @@ static int run_errands(void *arg)
 	memory_read_u64(&t->process, at + 4096 + 8, &t->result);
 	t->tid_offset = inject_tid_offset(&in);
 	t->stop_ns = in.stop_ns;
+	t->tid = in.last_tid;
 	return 0;
 }
 
@@ -801,6 +822,32 @@ static void test_errand_and_interrupted_calls(void **state)
 		signal_ends(jobs[i], 0);
 	signal_ends(JOB_PAUSE, SA_RESTART);
 	signal_ends(JOB_SUSPEND, SA_RESTART);
+	(void)state;
+}
+
+/* A thread whose call has a signal mask of its own is not chosen if there is another one: so a signal that is
+ * blocked in there does not end the call. */
+static void test_errand_beside_masked_call(void **state)
+{
+	const struct sigaction act = {.sa_handler = on_usr1};
+	struct remote_calls_test t = {.process = PROCESS_INIT};
+	struct sigaction before;
+	struct tracer *tracer;
+	int pipe_fd;
+
+	sigaction(SIGUSR2, &act, &before);
+	pid_t pid = start_child(JOB_MASKED, &pipe_fd);
+	sigaction(SIGUSR2, &before, NULL);
+	assert_int_equal(process_open(pid, &t.process, &t.err), 0);
+	assert_int_equal(tracer_start(&tracer, &t.err), 0);
+	tracer_call(tracer, run_errands, &t);
+	tracer_end(tracer);
+	assert_int_equal(t.rc, -EBADF);
+	assert_int_not_equal(t.tid, pid);
+	assert_int_not_equal(t.tid, 0);
+	process_close(&t.process);
+	assert_int_equal(finish_child(pid, pipe_fd), 0);
+	assert_int_equal(shared->result, 1);
 	(void)state;
 }
 
@@ -2712,6 +2759,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_errands_without_cpu),
 		cmocka_unit_test(test_errand_interrupted),
 		cmocka_unit_test(test_errand_and_interrupted_calls),
+		cmocka_unit_test(test_errand_beside_masked_call),
 		cmocka_unit_test(test_slow_list),
 		cmocka_unit_test(test_errand_under_signals),
 		cmocka_unit_test(test_errands_by_poke),
