@@ -51,10 +51,7 @@ static const struct cli_option options[] = {
 	{0, "no-snapshot", NULL, "do not read all tasks at the start and the end", false},
 	{0, "places", "DEPTH", "await points: deep (default, also inside boxes), near, off", false,
 	 false, "deep near off"},
-	{0, "own", "CRATE",
-	 "the program's own code, and its handlers of requests, are CRATE's (default: what "
-	 "comes from no registry, and the package of main)",
-	 true},
+	{0, "own", "CRATE", "the program's own code is CRATE's (docs/places.md)", true},
 	{0},
 };
 
