@@ -167,7 +167,6 @@ static void push_functions(const struct time_sums *s, uint64_t at, struct sum_st
 {
 	const struct trace_frame *frames[SUM_MAX_FRAMES - 8];
 	uint32_t n = stack_frames(s->reader, at, frames, SUM_MAX_FRAMES - 8);
-	_cleanup_buf_ struct buf name = BUF_INIT;
 
 	for (uint32_t i = n; i-- > 0;) {
 		const struct trace_frame *f = frames[i];
