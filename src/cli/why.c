@@ -381,8 +381,8 @@ static const char *const examples[] = {
 	"why a running program is slow, or hangs",
 	"pollux why server -d 20 -o server.plx",
 	"look for longer, and keep the recording",
-	"pollux why trace.plx",
-	"the same of a recording",
+	"pollux why trace.plx --family serve --slowest 0.1%",
+	"the same of a recording: where the time of these tasks went, and of the slowest",
 	NULL,
 };
 

@@ -843,6 +843,123 @@ static void test_slowest(void **state)
 	tree_done(&t);
 }
 
+/* ---- limits ---- */
+
+/* Too many causes: their time is that of the one above; too many sums: units are left out, and
+ * counted. */
+static void test_too_many_causes(void **state)
+{
+	static struct trees all_trees;
+	struct tree t = {0};
+	struct parts parts = {0};
+	const struct unit unit = {UNIT_TASK, 3000, 1};
+
+	(void)state;
+	assert_int_equal(tree_init(&t, &all_trees), 0);
+	uint32_t wait = tree_child(&t, &all_trees, 0, NT_WAIT, 0, 1);
+
+	for (uint32_t i = 0; i < 3000; i++) {
+		uint32_t node = tree_child(&t, &all_trees, wait, NT_TASK, i, 0);
+
+		assert_int_equal(parts_add(&parts, node, 1), 0);
+	}
+	assert_int_equal(t.n_nodes, TREE_MAX_NODES);
+	assert_int_equal(tree_add_unit(&t, &all_trees, &unit, &parts), 0);
+	assert_int_equal(t.nodes[wait].sums[UNIT_TASK].ns.sum, 3000);
+	assert_int_equal(t.nodes[wait].sums[UNIT_TASK].n, 3000);
+	all_trees.n_cells = TREES_MAX_CELLS;
+	assert_int_equal(tree_add_unit(&t, &all_trees, &unit, &parts), 0);
+	assert_int_equal(t.units[UNIT_TASK].length.count, 1);
+	assert_int_equal(t.units[UNIT_TASK].n_left_out, 1);
+	parts_done(&parts);
+	tree_done(&t);
+}
+
+/* A segment of a chain from `before`, which it follows. */
+static uint64_t segment(struct causes *c, uint64_t before, enum segment_type type, uint64_t from,
+			uint64_t to, uint64_t cause)
+{
+	uint64_t number;
+	struct segment *s = history_add(&c->history, &number);
+
+	assert_non_null(s);
+	s->type = type;
+	s->begin_ns = from;
+	s->end_ns = to;
+	s->before = before;
+	s->cause = cause;
+	s->kind = K_OTHER;
+	s->woken_by = WB_TASK;
+	return number;
+}
+
+/* The time from 0 to 100 of the chain with that head: how much of it is unknown for that reason. */
+static uint64_t walked(struct causes *c, uint64_t head, enum node_type type, uint32_t reason)
+{
+	struct tree t = {0};
+	struct parts parts = {0};
+	uint64_t sum = 0, found = 0;
+
+	assert_int_equal(tree_init(&t, &c->all_trees), 0);
+	walk_own(c, &t, &parts, head, 0, 100);
+	for (size_t i = 0; i < parts.n; i++) {
+		const struct node *n = &t.nodes[parts.items[i].node];
+
+		sum += parts.items[i].ns;
+		if (n->type == type && n->a == reason)
+			found += parts.items[i].ns;
+	}
+	assert_int_equal(sum, 100);
+	parts_done(&parts);
+	tree_done(&t);
+	c->all_trees = (struct trees){0}; /* the next tree may be at the same address */
+	return found;
+}
+
+static void test_budget(void **state)
+{
+	struct causes *c = causes_new(NULL, &(struct causes_options){0});
+	uint64_t head = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < 100; i++)
+		head = segment(c, head, SEG_RUN, i, i + 1, 0);
+	assert_int_equal(walked(c, head, NT_UNKNOWN, UR_BUDGET), 0);
+	c->credit = 30;
+	assert_int_equal(walked(c, head, NT_UNKNOWN, UR_BUDGET), 70);
+	assert_int_equal(c->credit, 0);
+	causes_free(c);
+}
+
+static void test_past_the_window(void **state)
+{
+	struct causes *c = causes_new(NULL, &(struct causes_options){0});
+	uint64_t head = segment(c, 0, SEG_RUN, 0, 60, 0);
+
+	(void)state;
+	for (size_t i = 0; i < HISTORY_MAX; i++)
+		segment(c, 0, SEG_PARK, 0, 1, 0);
+	head = segment(c, head, SEG_RUN, 60, 100, 0);
+	assert_int_equal(walked(c, head, NT_UNKNOWN, UR_WINDOW), 60);
+	causes_free(c);
+}
+
+/* Tasks behind tasks: the ninth is not followed. */
+static void test_deep(void **state)
+{
+	struct causes *c = causes_new(NULL, &(struct causes_options){0});
+	uint64_t head = segment(c, 0, SEG_RUN, 0, 100, 0);
+
+	(void)state;
+	for (unsigned i = 0; i < WALK_DEPTH; i++)
+		head = segment(c, 0, SEG_WAIT, 0, 100, head);
+	assert_int_equal(walked(c, head, NT_FURTHER, 0), 0);
+	assert_int_equal(walked(c, head, NT_POLLED, 0), 100);
+	head = segment(c, 0, SEG_WAIT, 0, 100, head);
+	assert_int_equal(walked(c, head, NT_FURTHER, 0), 100);
+	causes_free(c);
+}
+
 /* ---- anything at all ---- */
 
 static uint64_t seed = 88172645463325252;
@@ -929,7 +1046,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_polls),	 cmocka_unit_test(test_ready),
 		cmocka_unit_test(test_driver),	 cmocka_unit_test(test_unlooked),
-		cmocka_unit_test(test_sched),	 cmocka_unit_test(test_full_channel),
+		cmocka_unit_test(test_sched),	 cmocka_unit_test(test_too_many_causes),
+		cmocka_unit_test(test_budget),	 cmocka_unit_test(test_past_the_window),
+		cmocka_unit_test(test_deep),	 cmocka_unit_test(test_full_channel),
 		cmocka_unit_test(test_stack),	 cmocka_unit_test(test_longest),
 		cmocka_unit_test(test_ends),	 cmocka_unit_test(test_chain),
 		cmocka_unit_test(test_lock),	 cmocka_unit_test(test_lock_by_place),
