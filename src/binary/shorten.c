@@ -568,6 +568,7 @@ static bool is_fn_item(const struct segment *segs, size_t n)
 /* What was found, and in which path's parameters. */
 struct inner {
 	bool items; /* functions' items are looked for, instead of futures and closures */
+	bool own;   /* in a function of the program's own */
 	const char *libraries; /* see name_task() */
 	struct type_text path;
 	struct segment around[MAX_SEGMENTS];
@@ -611,7 +612,9 @@ static bool find_inner(struct type_text t, unsigned depth, struct inner *ret)
 			ret->path = (struct type_text){p, next};
 			return true;
 		}
-		if (find_in_parameters(segs, n, depth, ret))
+		/* The closure of a poll_fn() is no future, and says less than who was given it. */
+		if (!(ret->own && n && is(segs[n - 1].word, "PollFn")) &&
+		    find_in_parameters(segs, n, depth, ret))
 			return true;
 		p = next;
 	}
@@ -662,6 +665,7 @@ char *name_task(const char *full, const char *libraries)
 
 	read_path(full, full + strlen(full), segs, &n);
 	library = is_library(crate_of(segs, n, 0), libraries);
+	inner.own = !library;
 	if (!name || !n || (!library && !strstr(name, "<..>")))
 		return name;
 	if (!find_in_parameters(segs, n, 0, &inner)) {

@@ -216,6 +216,12 @@ static void test_task(void **state)
 		{"app::wakes::by_value<app::truth::PollFn<app::wakes::waking<app::wakes::self_wakes"
 		 "::{closure#1}>::{closure#0}>>::{closure#0}",
 		 "app::wakes::by_value<app::truth::PollFn<app::wakes::waking<..>>>"},
+		{"async_executor::AsyncCallOnDrop<app::woken<app::truth::PollFn<app::wakes::{"
+		 "closure#1}>>"
+		 "::{closure#0}, <async_executor::Executor>::spawn_inner<u64, u8>::{closure#0}>",
+		 "app::woken<app::truth::PollFn<app::wakes::{closure#1}>>"},
+		{"core::future::poll_fn::PollFn<app::wakes::{closure#1}>",
+		 "app::wakes::{closure#1}"},
 		/* nothing of the program's own in it */
 		{"axum::serve::Serve<tokio::net::tcp::listener::TcpListener, "
 		 "axum::routing::Router, "
