@@ -322,13 +322,48 @@ struct call_group {
 	uint64_t n, sum_ns, max_ns;
 	uint64_t time_ns, serial, number; /* of the longest */
 	uint32_t thread;
+	uint64_t stack; /* of the longest that has one: 1 + index; 0: none has */
+	uint64_t stack_ns;
+};
+
+/* The last stack that was taken of a thread in a call. */
+struct call_stack {
+	uint64_t stack, time_ns;
 };
 
 struct blocking_state {
 	struct rule_state st;
 	uint64_t in_long_ns; /* in polls that the other rules find */
 	struct map groups;   /* by kind and call, handler */
+	struct map stacks;   /* by thread: struct call_stack */
 };
+
+static int blocking_on_sample(void *ctx, const struct tl_sample *sample)
+{
+	struct blocking_state *s = ctx;
+	struct call_stack *at;
+
+	if (sample->type != TM_LONG_BLOCKED || !sample->stack)
+		return 0;
+	at = map_get_or_new(&s->stacks, sample->thread, 0, sizeof(*at));
+	if (!at)
+		return -ENOMEM;
+	*at = (struct call_stack){sample->stack, sample->time_ns};
+	return 0;
+}
+
+/* It is taken before the call is written down: while it lasts, or right at its end. */
+static void keep_stack(const struct blocking_state *s, struct call_group *g,
+		       const struct tl_block *block)
+{
+	const struct call_stack *at = map_get(&s->stacks, block->thread, 0);
+	uint64_t ns = block->end_ns - block->begin_ns;
+
+	if (!at || at->time_ns < block->begin_ns || at->time_ns > block->end_ns || ns < g->stack_ns)
+		return;
+	g->stack = at->stack;
+	g->stack_ns = ns;
+}
 
 static int blocking_on_poll(void *ctx, const struct tl_poll *poll)
 {
@@ -357,6 +392,7 @@ static int blocking_on_block(void *ctx, const struct tl_block *block)
 	g->call = block->call;
 	g->n++;
 	g->sum_ns += ns;
+	keep_stack(s, g, block);
 	if (ns > g->max_ns) {
 		g->max_ns = ns;
 		g->time_ns = block->begin_ns;
@@ -400,6 +436,7 @@ static void find_blocking(struct rule_state *st, struct call_group *const *group
 	bool repeats = s->in_long_ns > all->sum_ns / 2;
 	struct finding_draft *d = rule_finds(st, repeats ? FINDING_MINOR - 1 : score);
 	const struct call_group *worst = groups[0];
+	_cleanup_buf_ struct buf line = BUF_INIT;
 	unsigned shown = 0;
 
 	if (!d)
@@ -417,6 +454,9 @@ static void find_blocking(struct rule_state *st, struct call_group *const *group
 		text_exact(&d->text, groups[i]->n);
 		buf_str(&d->text, " × = ");
 		text_duration(&d->text, groups[i]->sum_ns);
+		if (say_stack(st, &line, groups[i]->stack) && line.data)
+			buf_printf(&d->text, ", called at %s", line.data);
+		buf_clear(&line);
 	}
 	d->f.kind = worst->kind;
 	d->f.handler = worst->handler;
@@ -453,14 +493,19 @@ static int judge_blocking(struct rule_state *st)
 
 static void done_blocking(struct rule_state *st)
 {
-	map_free(&((struct blocking_state *)st)->groups, free);
+	struct blocking_state *s = (struct blocking_state *)st;
+
+	map_free(&s->groups, free);
+	map_free(&s->stacks, free);
 }
 
 const struct finding_rule rule_blocking_calls = {
 	.name = "blocking-calls",
 	.title = "blocking calls inside polls",
 	.advice = "use the runtime's own versions of these calls, or spawn_blocking",
-	.sink = &(const struct timeline_sink){.block = blocking_on_block, .poll = blocking_on_poll},
+	.sink = &(const struct timeline_sink){.block = blocking_on_block,
+					      .poll = blocking_on_poll,
+					      .sample = blocking_on_sample},
 	.state_bytes = sizeof(struct blocking_state),
 	.judge = judge_blocking,
 	.done = done_blocking,

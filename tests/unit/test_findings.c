@@ -192,6 +192,24 @@ static void test_blocking_calls(void **state)
 	expect(&rec, "blocking-calls: 100 blocking calls inside polls took 40.0 ms; most in "
 		     "app::task: read 100 × = 40.0 ms\n");
 
+	/* Of the longest whose stack was taken the line is said. */
+	rec.length_ns = 1000 * MS;
+	worker(&rec, 0);
+	spawn(&rec, 0, 1 * MS, K_TASK, 1);
+	for (unsigned i = 0; i < 4; i++) {
+		uint64_t t = 2 * MS + i * 20 * MS;
+
+		poll_begin(&rec, 0, t, K_TASK, 1);
+		/* within the call, and one after another call's end */
+		at(&rec, 0, t + (i % 2 ? 4 : 9) * MS, TE_SAMPLE, TM_LONG_BLOCKED, TRACE_KIND_NONE,
+		   3 * MS, i % 2 ? N_FRAMES : 1);
+		block(&rec, 0, t + 5 * MS, 4 * MS, TB_NANOSLEEP);
+		poll_end(&rec, 0, t + 9 * MS + 500 * US, K_TASK, 1, TO_PENDING, P_SOCKET);
+	}
+	expect(&rec,
+	       "blocking-calls: 4 blocking calls inside polls took 16.0 ms; most in app::task: "
+	       "nanosleep 4 × = 16.0 ms, called at ../src/retry.rs:7 app::backoff\n");
+
 	/* sched_yield() offers the CPU only. */
 	rec.length_ns = 1000 * MS;
 	worker(&rec, 0);
