@@ -224,7 +224,7 @@ class App {
 	goToTask(hit) {
 		if (hit.at !== undefined && hit.to !== undefined && (hit.to < this.state.from || hit.at > this.state.to))
 			this.state.lookAt(hit.at, hit.to, 0.1);
-		this.state.select("task", hit.task);
+		this.state.select("task", hit.task, hit.at);
 		if (hit.lane !== undefined)
 			this.openTask(hit.lane, hit.task);
 	}
@@ -281,7 +281,7 @@ class App {
 		const poll = this.state.selection?.type === "poll" ? this.detail.current : null;
 
 		if (poll?.task)
-			this.state.select("task", poll.task);
+			this.state.select("task", poll.task, poll.from);
 	}
 
 	async fitSelection() {
@@ -290,7 +290,10 @@ class App {
 		if (selection?.type === "poll" && this.detail.current)
 			this.state.lookAt(this.detail.current.from, this.detail.current.to, 1);
 		else if (selection?.type === "task") {
-			const t = await this.data.task({ id: selection.id, at: Math.round(this.state.from) });
+			const t = await this.data.task({ id: selection.id, at: selection.at }).catch((error) => this.fail(error));
+
+			if (!t)
+				return;
 
 			this.state.lookAt(t.from, t.to, 0.03);
 		} else if (selection?.type === "finding")
@@ -309,7 +312,7 @@ class App {
 		if (!row)
 			return;
 		if (row.type === "task")
-			state.select("task", row.task.task);
+			state.select("task", row.task.task, row.task.from);
 		else
 			state.select("lane", row.lane.id);
 		this.timeline.reveal(row.lane.id, row.task?.task);

@@ -26,7 +26,7 @@ export class Detail {
 		}
 		try {
 			const content = selection.type === "poll" ? await this.poll(selection.id)
-				: selection.type === "task" ? await this.task(selection.id) : this.lane(selection.id);
+				: selection.type === "task" ? await this.task(selection) : this.lane(selection.id);
 
 			if (asked === this.asked && content)
 				this.open(content);
@@ -74,7 +74,7 @@ export class Detail {
 			this.parts([["blocked", p.blocked_ns], ["off_cpu", off],
 				["poll", Math.max(0, took - (p.blocked_ns ?? 0) - off)]], took),
 			el("dl", {},
-				fact("task", this.taskLink(p.task, `#${p.number}`)),
+				fact("task", this.taskLink(p.task, `#${p.number}`, p.from)),
 				fact("thread", this.threadLink(p.thread)),
 				p.ready_from !== undefined && p.ready_from !== null &&
 					fact("was ready for", duration(p.from - p.ready_from)),
@@ -146,8 +146,8 @@ export class Detail {
 
 	// ---- a task ----
 
-	async task(id) {
-		const t = await this.app.data.task({ id, at: Math.round((this.app.state.from + this.app.state.to) / 2) });
+	async task({ id, at }) {
+		const t = await this.app.data.task({ id, at });
 
 		if (this.app.state.selection?.id !== id)
 			return null;
@@ -162,7 +162,7 @@ export class Detail {
 			this.parts([["poll", t.poll_ns], ["ready", t.ready_ns], ["wait", t.wait_ns]], life),
 			el("dl", {},
 				fact("spawned", t.spawn_seen ? point(t.from, life) : "before the recording"),
-				t.parent && fact("by", this.taskLink(t.parent, "its parent")),
+				t.parent && fact("by", this.taskLink(t.parent, "its parent", t.from)),
 				t.site && fact("at", el("code", {}, t.site)),
 				fact("polls", `${count(t.polls)}, ${duration(t.poll_ns)}`),
 				fact("wakes", `${count(t.wakes)}${t.self_wakes ? `, ${count(t.self_wakes)} by itself` : ""}`),
@@ -301,8 +301,8 @@ export class Detail {
 		return id ? el("button", { class: "link", onclick: () => this.app.goToPoll(id) }, text) : el("span", {}, text);
 	}
 
-	taskLink(id, text) {
-		return id ? el("button", { class: "link", onclick: () => this.app.state.select("task", id) }, text) : text;
+	taskLink(id, text, at) {
+		return id ? el("button", { class: "link", onclick: () => this.app.state.select("task", id, at) }, text) : text;
 	}
 
 	threadLink(thread) {

@@ -150,14 +150,17 @@ function outline(ctx, scale, s, y, height, c) {
 	ctx.strokeRect(x - 1, y - 1, w + 1, height + 2);
 }
 
-// For each pixel of a window what fn(cell index) is, of cells that begin at answer.from.
-function columns(answer, scale, fn) {
-	const w = Math.max(1, answer.cell_ns * scale.perNs);
+// fn(cell, x, width) for each cell of a window, of cells that begin at answer.from; in whole pixels, so
+// that there is nothing between neighbours.
+export function columns(answer, scale, fn) {
 	const first = Math.max(0, Math.floor((scale.from - answer.from) / answer.cell_ns));
 	const last = Math.min(answer.n - 1, Math.floor((scale.to - answer.from) / answer.cell_ns));
 
-	for (let i = first; i <= last; i++)
-		fn(i, scale.x(answer.from + i * answer.cell_ns), w + 0.4);
+	for (let i = first; i <= last; i++) {
+		const x = Math.round(scale.x(answer.from + i * answer.cell_ns));
+
+		fn(i, x, Math.max(1, Math.round(scale.x(answer.from + (i + 1) * answer.cell_ns)) - x));
+	}
 }
 
 // A thread's cells: how much of each it was polling, blocked, off the CPU.

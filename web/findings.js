@@ -6,6 +6,7 @@ import { placeText, point } from "./units.js";
 
 const WARNING = 50; // src/findings/findings.h
 const MINOR = 15;
+const AROUND_NS = 2e7; // of a moment
 
 export class Findings {
 	constructor(app) {
@@ -70,7 +71,7 @@ export class Findings {
 		if (!f.tasks?.length && !threads.length)
 			return null;
 		return el("p", { class: "about" },
-			(f.tasks ?? []).map((t) => link(`task #${t.number}`, () => state.select("task", data.idOfTask(t, trace.lanes[f.lane])))),
+			(f.tasks ?? []).map((t) => link(`task #${t.number}`, () => state.select("task", data.idOfTask(t, trace.lanes[f.lane]), f.time_ns))),
 			threads.map((l) => link(l.short, () => {
 				timeline.reveal(l.id);
 				state.select("lane", l.id);
@@ -109,7 +110,7 @@ export class Findings {
 		else if (f.to_ns > f.from_ns)
 			state.lookAt(f.from_ns, f.to_ns, 0.5);
 		else
-			state.look(f.time_ns - state.span / 20, f.time_ns + state.span / 20, true);
+			state.look(f.time_ns - AROUND_NS, f.time_ns + AROUND_NS, true);
 		if (f.lane === undefined || f.lane === null)
 			return;
 		if (f.place && f.tasks?.length)

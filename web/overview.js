@@ -4,7 +4,7 @@
 
 import { byId, el, fitCanvas, inFrame, tooltip } from "./dom.js";
 import { theme } from "./theme.js";
-import { FONT, Scale } from "./draw.js";
+import { FONT, Scale, columns } from "./draw.js";
 import { mean, point } from "./units.js";
 
 const HEIGHT = 64;
@@ -91,12 +91,13 @@ export class Overview {
 	}
 
 	area(ctx, scale, name, most, colour) {
-		ctx.fillStyle = colour;
-		this.values(name).forEach((value, i) => {
-			const x = scale.x(this.answer.from + i * this.answer.cell_ns);
-			const h = value > 0 ? Math.max(1, Math.min(1, value / most) * (HEIGHT - 4)) : 0;
+		const values = this.values(name);
 
-			ctx.fillRect(x, HEIGHT - h, this.answer.cell_ns * scale.perNs + 0.4, h);
+		ctx.fillStyle = colour;
+		columns(this.answer, scale, (i, x, w) => {
+			const h = values[i] > 0 ? Math.max(1, Math.min(1, values[i] / most) * (HEIGHT - 4)) : 0;
+
+			ctx.fillRect(x, HEIGHT - h, w, h);
 		});
 	}
 

@@ -12,7 +12,7 @@ export class State {
 		this.begin = Math.min(begin, this.span - 1);
 		this.from = this.begin;
 		this.to = this.span;
-		this.selection = null; // {type: "poll" | "task" | "lane" | "finding", id}
+		this.selection = null; // {type: "poll" | "task" | "lane" | "finding", id, at: a time in a task's life}
 		this.open = new Set(); // lanes whose tasks are shown
 		this.table = "families";
 		this.whole = false; // tables are of the whole trace, not of the window
@@ -89,8 +89,8 @@ export class State {
 		this.back(this.future, this.past);
 	}
 
-	select(type, id) {
-		this.selection = type ? { type, id } : null;
+	select(type, id, at) {
+		this.selection = type ? { type, id, at } : null;
 		this.changed("selection");
 	}
 
@@ -114,6 +114,8 @@ export class State {
 
 		if (this.selection)
 			parts.push(`${this.selection.type}=${encodeURIComponent(this.selection.id)}`);
+		if (this.selection?.at !== undefined)
+			parts.push(`at=${Math.round(this.selection.at)}`);
 		if (this.open.size)
 			parts.push(`open=${[...this.open].join(",")}`);
 		if (this.table !== "families")
@@ -134,6 +136,8 @@ export class State {
 			else if (["poll", "task", "lane", "finding"].includes(key))
 				this.selection = { type: key, id: key === "poll" || key === "task"
 					? decoded(value) : Number(value) };
+			else if (key === "at" && this.selection && /^\d+$/.test(value))
+				this.selection.at = Number(value);
 			else if (key === "open")
 				this.open = new Set(value.split(",").filter((v) => /^\d+$/.test(v)).map(Number));
 			else if (key === "table" && /^[a-z-]+$/.test(value))

@@ -106,7 +106,7 @@ export class Timeline {
 			return el("button", { class: "row task", style: place, "data-row": `task${row.task.task}`,
 				"aria-pressed": selection?.type === "task" && selection.id === row.task.task
 					? "true" : "false",
-				onclick: () => state.select("task", row.task.task) }, `#${row.task.number}`,
+				onclick: () => state.select("task", row.task.task, row.task.from) }, `#${row.task.number}`,
 			el("small", {}, ` ${duration(row.task.to - row.task.from)}`));
 		const open = state.open.has(row.lane.id);
 		const chosen = selection?.type === "lane" && selection.id === row.lane.id;
@@ -361,9 +361,9 @@ export class Timeline {
 		if (slice?.kind === "poll")
 			state.select("poll", slice.id);
 		else if (slice?.task && row.type === "task")
-			state.select("task", slice.task);
+			state.select("task", slice.task, slice.from);
 		else if (row?.type === "task")
-			state.select("task", row.task.task);
+			state.select("task", row.task.task, row.task.from);
 		else if (row?.type === "thread" || row?.type === "family")
 			await this.selectLongest(row.lane, ns);
 		else

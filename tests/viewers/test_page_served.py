@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""The page in Chromium, served by pollux view: the server's answers in place of the data in the page."""
+import json
+import shutil
+import subprocess
+import time
+import urllib.request
+
+import browser
+import pytest
+from conftest import ROOT
+from test_page import HOSTILE, canvas, chromium, picture, settled, state, text  # noqa: F401
+
+
+class Served:
+    """pollux view of a trace: its address, and what it said."""
+
+    def __init__(self, pollux, trace, *options):
+        self.process = subprocess.Popen([pollux, "view", trace, "--no-open", *options], stdout=subprocess.PIPE,
+                                        stderr=subprocess.STDOUT, text=True)
+        for line in self.process.stdout:
+            if "http://127.0.0.1:" in line:
+                self.url = "http://" + line.split("http://", 1)[1].split()[0]
+                return
+        pytest.fail(f"pollux view printed no address: {self.process.wait()}")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait(30)
+        self.process.stdout.close()
+
+
+def open_served(page, served, address=""):
+    page.open(served.url + address)
+    page.wait_for("document.getElementById('app')?.dataset.ready === 'yes'")
+    page.wait_for("pollux.timeline.lanes.cells && pollux.overview.answer && document.querySelector('#panel').children.length")
+
+
+@pytest.fixture
+def served(pollux, trace):
+    with Served(pollux, trace) as served:
+        yield served
+
+
+@pytest.fixture
+def page(served):
+    with browser.Page(1280, 800) as page:
+        open_served(page, served)
+        yield page
+        assert page.errors == []
+
+
+def test_first_picture(page, html, trace, report):
+    told = report(trace)
+    shown = page.eval("[...document.querySelectorAll('#findings li .sentence')].map(e => e.textContent)")
+    assert shown == [f["text"] for f in told["findings"] if f["score"] >= 15]
+    rows = "pollux.timeline.lanes.rows.filter(r => r.lane).map(r => [r.type, r.lane.short, r.lane.polls, r.lane.tasks ?? 0])"
+    ours = page.eval(rows)
+    assert len(ours) > 5
+    settled(page)
+    picture(page, "served")
+    with browser.Page(1280, 800) as other:  # as the same trace with its data inside
+        other.open(f"file://{html(trace)}")
+        other.wait_for("document.getElementById('app')?.dataset.ready === 'yes'")
+        assert sorted(r[1:2] + r[3:] for r in other.eval(rows)) == sorted(r[1:2] + r[3:] for r in ours)
+    origins = page.eval("[...new Set(performance.getEntriesByType('resource').map(e => new URL(e.name).origin))]")
+    assert origins == [page.eval("location.origin")]
+
+
+def test_same_cells(page, html, trace):
+    """The server's index and the page's own sums, over the whole trace."""
+    sums = """(async () => {
+        const a = await pollux.data.cells({ from: 0, to: pollux.trace.span_ns, n: 64 }), out = {};
+        for (const l of pollux.trace.lanes)
+            out[l.short] = ["polling_ns", "waiting_ns", "ready_ns", "blocked_ns", "polls"].map(k =>
+                Math.round(Array.from(a.lanes[l.id]?.[k] ?? []).reduce((x, y) => x + y, 0) / (k === "polls" ? 1 : 1000)));
+        return out;
+    })()"""
+    served = page.eval(sums)
+    with browser.Page(1280, 800) as other:
+        other.open(f"file://{html(trace)}")
+        other.wait_for("document.getElementById('app')?.dataset.ready === 'yes'")
+        inlined = other.eval(sums)
+    for lane, numbers in inlined.items():
+        if lane.endswith("Launch"):
+            continue  # a worker's loop has no polls of a known length
+        for ours, theirs in zip(numbers, served[lane]):
+            assert theirs == pytest.approx(ours, abs=2), lane
+
+
+def test_polls_and_tasks(page, report, trace):
+    poll = report(trace)["longest_polls"][0]
+    page.eval("document.getElementById('tab-longest').click()")
+    page.wait_for("document.querySelector('#panel tbody td button')")
+    page.eval("document.querySelector('#panel tbody td button').click()")
+    page.wait_for("pollux.detail.current")
+    assert page.eval("[pollux.detail.current.from, pollux.detail.current.to]") == [
+        poll["begin_ns"], poll["begin_ns"] + poll["duration_ns"]]
+    shown = text(page, "#detail")
+    assert f"#{poll['task']}" in shown and poll["outcome"] in shown
+    for call in poll["blocking_calls"]:
+        assert call["call"] in shown
+    settled(page)
+    picture(page, "served-poll")
+    first = page.eval("pollux.detail.current.id")
+    page.key(".", "Period")
+    page.wait_for(f"pollux.detail.current.id !== '{first}' || !pollux.detail.current.next")
+    page.key("t", "KeyT")
+    page.wait_for("pollux.state.selection.type === 'task' && document.querySelector('#detail .life li')")
+    assert f"#{poll['task']}" in text(page, "#detail h2")
+    picture(page, "served-task")
+
+
+def test_wakes(page):
+    """From some poll that woke another one there and back."""
+    there = page.eval("""(async () => {
+        for (const lane of pollux.trace.lanes.filter(l => l.kind === 'thread')) {
+            const { slices } = await pollux.data.slices({ lane: lane.id, from: 0, to: pollux.trace.span_ns, max: 40 });
+            for (const s of slices.filter(s => s.kind === 'poll')) {
+                const p = await pollux.data.poll({ id: s.id });
+                const woken = p.wakes.find(w => w.poll);
+                if (woken && (await pollux.data.poll({ id: woken.poll })).woken_by?.poll === p.id)
+                    return [p.id, p.wakes.find(w => w.poll).poll];
+            }
+        }
+        return null;
+    })()""")
+    assert there
+    page.eval(f"pollux.goToPoll('{there[0]}')")
+    page.wait_for(f"pollux.detail.current?.id === '{there[0]}'")
+    page.key("n", "KeyN")
+    page.wait_for(f"pollux.detail.current?.id === '{there[1]}'")
+    page.key("p", "KeyP")
+    page.wait_for(f"pollux.detail.current?.id === '{there[0]}'")
+    settled(page)
+    picture(page, "served-wakes")
+
+
+def test_tables_follow(page, report, trace):
+    span = report(trace)["duration_ns"]
+    polls = "pollux.tables.report.families.reduce((n, f) => n + f.polls, 0)"
+    page.wait_for("pollux.tables.report")
+    everything = page.eval(polls)
+    assert everything == sum(f["polls"] for f in report(trace)["families"])
+    page.eval(f"pollux.state.look({span // 4}, {span // 2})")
+    page.wait_for(f"{polls} < {everything}")
+    part = report(trace, "--from", f"{span // 4}ns", "--to", f"{span // 2}ns")
+    page.wait_for(f"{polls} === {sum(f['polls'] for f in part['families'])}")
+
+
+@pytest.mark.parametrize("tab", ["families", "waits", "longest", "threads", "futures", "cpu", "off-cpu", "waiting", "cpu-flame", "heat"])
+@pytest.mark.parametrize("sample", ["inside", "requests"])
+def test_every_table(pollux, tmp_path, tab, sample):
+    trace = shutil.copy(ROOT / f"tests/traces/good/{sample}.plx", tmp_path)  # an index will lie next to it
+    with Served(pollux, trace) as served, browser.Page(1280, 800) as page:
+        open_served(page, served, f"#table={tab}")
+        page.wait_for("document.querySelector('#panel > *')")
+        settled(page)
+        assert page.eval("document.querySelector('#panel .caution')?.textContent ?? null") is None
+        if (tab, sample) in {("families", "inside"), ("waits", "requests"), ("cpu", "inside"), ("off-cpu", "inside"),
+                             ("waiting", "requests"), ("cpu-flame", "inside"), ("heat", "requests")}:
+            assert page.eval("document.querySelector('#panel tbody tr, #panel canvas') !== null")
+        picture(page, f"served-{sample}-{tab}")
+        assert page.errors == []
+
+
+def test_a_family_opens(page):
+    family = page.eval("pollux.trace.lanes.filter(l => l.kind === 'family' && l.role === 'task').sort((a, b) => b.tasks - a.tasks)[0].id")
+    page.eval(f"document.querySelector('[data-row=open{family}]').click()")
+    page.wait_for(f"pollux.timeline.lanes.rows.some(r => r.type === 'task' && r.lane.id === {family})")
+    settled(page)
+    picture(page, "served-tasks")
+    page.eval("document.querySelector('.row.task').click()")
+    page.wait_for("document.querySelector('#detail .life li')")
+
+
+def test_search(page):
+    family = page.eval("pollux.trace.lanes.find(l => l.kind === 'family' && l.role === 'task').name")
+    page.eval(f"pollux.search.input.value = {json.dumps(family)}; pollux.search.findNow()")
+    page.wait_for("pollux.search.hits.length > 0")
+    page.eval("pollux.search.input.focus()")
+    page.key("Enter", "Enter")
+    page.wait_for("pollux.state.selection")
+
+
+def test_save(page, served):
+    """The address that a choice leads to, and that a trace comes from there."""
+    addresses = page.eval("""(() => {
+        const made = [], old = HTMLAnchorElement.prototype.click;
+        HTMLAnchorElement.prototype.click = function () { made.push(this.getAttribute('href')); };
+        const s = document.querySelector('#buttons select');
+        for (const o of [...s.options].filter(o => o.value)) {
+            s.value = o.value;
+            s.dispatchEvent(new Event('change'));
+        }
+        HTMLAnchorElement.prototype.click = old;
+        return made;
+    })()""")
+    assert len(addresses) >= 3
+    for address in addresses:
+        with urllib.request.urlopen(served.url + address) as answer:
+            assert answer.status == 200 and len(answer.read()) > 100, address
+
+
+def test_hostile_names(pollux, synth):
+    with Served(pollux, synth(60, 1500, HOSTILE)) as served, browser.Page(1280, 800) as page:
+        open_served(page, served)
+        for tab in page.eval("[...document.querySelectorAll('[role=tab]')].map(t => t.id)"):
+            page.eval(f"document.getElementById('{tab}').click()")
+            settled(page)
+        page.eval("pollux.goToLane(pollux.trace.lanes.find(l => l.kind === 'family').id, true)")
+        settled(page)
+        page.eval("pollux.search.input.value = 'img'; pollux.search.findNow()")
+        settled(page)
+        assert "onerror" in page.eval("document.querySelector('#detail').textContent")
+        assert page.eval("document.querySelectorAll('img').length") == 0
+        assert "harmed" not in page.eval("document.title")
+        assert page.errors == []
+
+
+def test_no_events(pollux, tmp_path):
+    with Served(pollux, shutil.copy(ROOT / "tests/traces/good/no-events.plx", tmp_path)) as served, browser.Page(1280, 800) as page:
+        page.open(served.url)
+        page.wait_for("document.getElementById('app')?.dataset.ready === 'yes'")
+        time.sleep(1)
+        assert "no events" in text(page, "#findings")
+        assert page.errors == []
