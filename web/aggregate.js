@@ -55,7 +55,7 @@ export function reportOf(data, from, to) {
 					getOrMake(waits, `${kind} ${place}`, () => ({ kind, place, lengths: [] }))
 						.lengths.push(ns);
 			}
-		});
+		}, from, to);
 	}
 	return {
 		window_only: true, begin_ns: from, duration_ns: to - from,
@@ -255,7 +255,7 @@ export function flameOf(data, { kind, from, to, lane }) {
 				if (ns <= 0 || poll >= 0)
 					return;
 				tree.add([head, ...waitingPath(data, state, place, resource)], ns);
-			});
+			}, from, to);
 		}
 		return { unit: "ns", ...tree.root };
 	}
@@ -311,7 +311,7 @@ export function heatOf(data, { what, lane, from, to, x = 256 }) {
 				return;
 			if (what === "polls" ? poll >= 0 : state === (what === "delays" ? "ready" : "wait"))
 				lengths.push([begin, end - begin]);
-		});
+		}, from, to);
 	}
 	const low = lengths.reduce((m, [, v]) => Math.min(m, Math.max(v, 64)), Infinity);
 	const high = lengths.reduce((m, [, v]) => Math.max(m, v), 128);

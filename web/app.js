@@ -105,7 +105,7 @@ class App {
 		document.title = `${byId("program").textContent} · pollux`;
 		byId("program").title = trace.command || trace.program;
 		byId("facts").replaceChildren(
-			el("span", {}, duration(trace.span_ns)), el("span", {}, `${count(trace.events)} events`),
+			el("span", {}, duration(trace.span_ns)), el("span", {}, `${count(trace.events)} ${trace.events === 1 ? "event" : "events"}`),
 			trace.lost ? el("span", { class: "bad" }, `${count(trace.lost)} lost`) : el("span", {}, "none lost"),
 			trace.live ? el("span", { class: "live" }, "live") : "",
 			trace.began_unix_ms ? el("time", {}, new Date(trace.began_unix_ms).toISOString().slice(0, 19).replace("T", " ")) : "");

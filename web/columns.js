@@ -6,7 +6,7 @@
 const WIDE = new Set(["begin", "length", "ready", "blocked", "last", "number", "serial", "parent"]);
 
 export async function readBlock(text) {
-	const packed = Uint8Array.from(atob(text.trim()), (c) => c.charCodeAt(0));
+	const packed = bytesOf(text.trim());
 	const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
 	const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
 	const length = new DataView(bytes.buffer).getUint32(0, true);
@@ -15,6 +15,17 @@ export async function readBlock(text) {
 	const { tables, at } = readTables(json.tables, bytes, 4 + length);
 
 	return { ...json, tables, cells: json.cells ? readCells(json.cells, bytes, at) : null };
+}
+
+function bytesOf(base64) {
+	if (Uint8Array.fromBase64)
+		return Uint8Array.fromBase64(base64);
+	const text = atob(base64);
+	const bytes = new Uint8Array(text.length);
+
+	for (let i = 0; i < bytes.length; i++)
+		bytes[i] = text.charCodeAt(i);
+	return bytes;
 }
 
 // {name: {n, leftOut, leftOutBelow, column: typed array, ...}} of the directory, whose columns begin

@@ -58,7 +58,7 @@ class InlinedData {
 	follow() {}
 
 	// The id of a task that a finding names.
-	idOfTask(task) { return String(task.serial); }
+	async idOfTask(task) { return String(task.serial); }
 
 	// The number of a task's kind, where an answer has no lane for it.
 	kindOf(task) { return this.inlined.kindOf(task); }
@@ -124,8 +124,14 @@ class ServerData {
 
 	kindOf(task) { return Number(task?.split(".")[0]); }
 
-	// The id of a task that a finding names; its family's kind is a part of it.
-	idOfTask(task, lane) { return `${lane?.family}.${task.number}`; }
+	// The id of a task that a finding names. People's number of it is the runtime's id, of which the
+	// server makes its own, or (async-std, smol) not: then it finds the task.
+	async idOfTask(task, lane) {
+		const answer = await this.search({ q: String(task.number) }).catch(() => null);
+		const hit = answer?.hits.find((h) => h.kind === "task" && h.lane === lane?.id);
+
+		return hit?.task ?? `${lane?.family}.${task.number}`;
+	}
 
 	downloadAddress(from, to, as) {
 		return `download?from=${Math.round(from)}&to=${Math.round(to)}&as=${as}`;

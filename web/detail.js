@@ -208,7 +208,7 @@ export class Detail {
 		el("ol", { class: "life" }, shown.map((s) => el("li", { class: s.kind },
 			el("i", { class: `swatch ${s.kind}` }),
 			s.kind === "poll" ? this.pollLink(s.id, `polled ${duration(s.to - s.from)}`)
-				: this.timeLink(s.from, s.to, `${STATES[s.kind] ?? s.kind} ${duration(s.to - s.from)}`),
+				: this.timeLink(s.from, s.to, `${STATES[s.kind] ?? s.text ?? s.kind} ${duration(s.to - s.from)}`),
 			el("small", {}, ` ${point(s.from, this.app.state.span / 1000)}`),
 			s.kind === "wait" && s.place ? this.place(t.places?.[s.place], s.resource) : null,
 			s.blocked_ns ? el("small", { class: "bad" }, ` blocked ${duration(s.blocked_ns)}`) : null))));

@@ -71,7 +71,9 @@ export class Findings {
 		if (!f.tasks?.length && !threads.length)
 			return null;
 		return el("p", { class: "about" },
-			(f.tasks ?? []).map((t) => link(`task #${t.number}`, () => state.select("task", data.idOfTask(t, trace.lanes[f.lane]), f.time_ns))),
+			(f.tasks ?? []).map((t) => link(`task #${t.number}`, async () => {
+				state.select("task", await data.idOfTask(t, trace.lanes[f.lane]), f.time_ns);
+			})),
 			threads.map((l) => link(l.short, () => {
 				timeline.reveal(l.id);
 				state.select("lane", l.id);

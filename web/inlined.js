@@ -24,32 +24,44 @@ export class Inlined {
 	// ---- indexes ----
 
 	indexTables() {
-		const { polls, tasks } = this.tables;
+		const { calls, polls, tasks } = this.tables;
 
 		for (const table of Object.values(this.tables)) {
-			table.end = Float64Array.from(table.begin, (begin, i) => begin + table.length[i]);
+			table.end = new Float64Array(table.n);
+			for (let i = 0; i < table.n; i++)
+				table.end[i] = table.begin[i] + table.length[i];
 			if (table.thread)
 				this.indexThreads(table);
 		}
 		this.rowOfSerial = new Map();
-		for (let row = 0; row < tasks.n; row++)
+		for (let row = 0; row < tasks.n; row++) {
 			this.rowOfSerial.set(tasks.serial[row], row);
-		tasks.end = Float64Array.from(tasks.begin, (begin, row) =>
-			this.ended(row) ? begin + tasks.length[row] : this.span);
+			if (!this.ended(row))
+				tasks.end[row] = this.span;
+		}
 
-		// Polls of each task in order: taskPolls[taskFirst[row]] to taskPolls[taskFirst[row + 1] - 1].
-		const row = Int32Array.from(polls.task, (serial) => this.rowOfSerial.get(serial) ?? -1);
-		const order = Uint32Array.from(row.keys()).filter((i) => row[i] >= 0);
-		order.sort((a, b) => row[a] - row[b] || polls.begin[a] - polls.begin[b]);
+		// Polls of each task in order: taskPolls[taskFirst[row]] to taskPolls[taskFirst[row + 1] - 1];
+		// pollAt is a poll's place in there, pollRow its task.
+		this.pollRow = new Int32Array(polls.n);
 		this.taskFirst = new Uint32Array(tasks.n + 1);
-		for (const i of order)
-			this.taskFirst[row[i] + 1]++;
-		for (let r = 0; r < tasks.n; r++)
-			this.taskFirst[r + 1] += this.taskFirst[r];
-		this.taskPolls = order;
-		this.pollRow = row;
-		this.pollAt = new Uint32Array(polls.n); // the poll's place in that order
-		order.forEach((i, at) => { this.pollAt[i] = at; });
+		for (let i = 0; i < polls.n; i++) {
+			this.pollRow[i] = this.rowOfSerial.get(polls.task[i]) ?? -1;
+			this.taskFirst[this.pollRow[i] + 1] += this.pollRow[i] >= 0;
+		}
+		for (let row = 0; row < tasks.n; row++)
+			this.taskFirst[row + 1] += this.taskFirst[row];
+		const next = this.taskFirst.slice();
+
+		this.taskPolls = new Uint32Array(this.taskFirst[tasks.n]);
+		for (let i = 0; i < polls.n; i++)
+			if (this.pollRow[i] >= 0)
+				this.taskPolls[next[this.pollRow[i]]++] = i;
+		for (let row = 0; row < tasks.n; row++)
+			this.taskPolls.subarray(this.taskFirst[row], this.taskFirst[row + 1])
+				.sort((x, y) => polls.begin[x] - polls.begin[y]);
+		this.pollAt = new Uint32Array(polls.n);
+		this.taskPolls.forEach((i, at) => { this.pollAt[i] = at; });
+		this.callKind = Int32Array.from(calls.task, (serial) => tasks.kind[this.rowOfSerial.get(serial)] ?? -1);
 	}
 
 	// first[thread] to first[thread + 1] - 1 are a thread's items; maxEnd grows within them.
@@ -200,14 +212,21 @@ export class Inlined {
 			text: this.off_cpu_reasons[off.reason[i]] };
 	}
 
-	// What a task did, in order: fn(kind, from, to, poll or -1, place). A poll that was left out
-	// leaves a gap.
-	stretches(row, fn) {
+	// What a task did in a window (and perhaps a little around it), in order: fn(kind, from, to, poll or
+	// -1, place, resource). A poll that was left out leaves a gap.
+	stretches(row, fn, from = 0, to = Infinity) {
 		const { polls, tasks } = this.tables;
+		let at = this.firstPoll(row, from);
 		let before = tasks.begin[row];
 		let place = 0;
 
-		for (let at = this.taskFirst[row]; at < this.taskFirst[row + 1]; at++) {
+		if (at > this.taskFirst[row]) {
+			before = polls.end[this.taskPolls[at - 1]];
+			place = polls.place[this.taskPolls[at - 1]];
+		}
+		for (; at < this.taskFirst[row + 1]; at++) {
+			if (before >= to)
+				return;
 			const i = this.taskPolls[at];
 			const begin = polls.begin[i];
 			const ready = polls.ready[i] ? begin - polls.ready[i] + 1 : begin;
@@ -230,6 +249,22 @@ export class Inlined {
 		if (tasks.end[row] > since)
 			fn(STATES[tasks.state[row]], since, tasks.end[row], -1, tasks.place[row],
 				tasks.resource[row]);
+	}
+
+	// The place in taskPolls of a task's first poll that ends after that time.
+	firstPoll(row, time) {
+		let low = this.taskFirst[row];
+		let high = this.taskFirst[row + 1];
+
+		while (low < high) {
+			const middle = (low + high) >>> 1;
+
+			if (this.tables.polls.end[this.taskPolls[middle]] < time)
+				low = middle + 1;
+			else
+				high = middle;
+		}
+		return low;
 	}
 
 	taskRef(row) {
@@ -333,7 +368,7 @@ export class Inlined {
 		const out = { polls: cells.series(), longest_ns: cells.series() };
 		const sums = { poll: cells.sums(), ready: cells.sums(), wait: cells.sums() };
 		const byPlace = new Map();
-		const { tasks, polls, calls } = this.tables;
+		const { tasks, calls } = this.tables;
 		const blocked = cells.sums();
 
 		for (const row of this.familyRows(lane.id)) {
@@ -351,14 +386,11 @@ export class Inlined {
 						byPlace.set(place, cells.sums());
 					cells.add(byPlace.get(place), from, to);
 				}
-			});
+			}, cells.from, cells.to);
 		}
-		for (let i = 0; i < calls.n; i++) {
-			const row = calls.keeps_worker[i] ? this.rowOfSerial.get(calls.task[i]) : undefined;
-
-			if (row !== undefined && tasks.kind[row] === lane.family)
+		for (let i = 0; i < calls.n; i++)
+			if (this.callKind[i] === lane.family && calls.keeps_worker[i])
 				cells.add(blocked, calls.begin[i], calls.end[i]);
-		}
 		out.polling_ns = cells.finish(sums.poll);
 		out.ready_ns = cells.finish(sums.ready);
 		out.waiting_ns = cells.finish(sums.wait);
@@ -437,7 +469,7 @@ export class Inlined {
 				place: place || undefined, resource: this.resource(resource),
 				open: end >= this.span && !this.ended(row),
 			});
-		});
+		}, from, to);
 		return out;
 	}
 
@@ -472,7 +504,7 @@ export class Inlined {
 				return;
 			sums[`${kind}_ns`] += ns;
 			sums.polls += poll >= 0;
-		});
+		}, from, to);
 		return sums;
 	}
 

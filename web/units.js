@@ -35,6 +35,8 @@ export function count(n) {
 
 // "0.3", "12", for means
 export function mean(n) {
+	if (n > 0 && n < 0.005)
+		return "0.01";
 	return n >= 10 ? count(n) : n.toFixed(n >= 1 ? 1 : 2);
 }
 

@@ -5,6 +5,7 @@
 
 docs/img/chrome.png: 60 ms around the longest poll, that poll selected.
 docs/img/speedscope.png: the busiest worker.
+docs/img/page.png: the own page, the longest poll selected.
 """
 import json
 import os
@@ -62,12 +63,28 @@ def speedscope(trace, folder, url):
         page.screenshot(ROOT / "docs/img/speedscope.png")
 
 
+def page(trace, folder):
+    path = folder / "shop.html"
+    subprocess.run([POLLUX, "report", trace, "--html", path], check=True, stderr=subprocess.DEVNULL)
+    with browser.Page(1400, 900) as page:
+        page.open(f"file://{path}")
+        page.wait_for("document.getElementById('app')?.dataset.ready === 'yes'")
+        page.eval("pollux.findings.goTo(0)")
+        time.sleep(1)
+        page.eval("pollux.pollAt(pollux.trace.findings[0].lane, (f => (f.from_ns + f.to_ns) / 2)(pollux.trace.findings[0]))"
+                  ".then(p => pollux.goToPoll(p.id))")
+        page.eval("document.getElementById('tab-waits').click()")
+        time.sleep(2)
+        page.screenshot(ROOT / "docs/img/page.png")
+
+
 def main():
     trace = pathlib.Path(sys.argv[1])
     (ROOT / "docs/img").mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         with pages.Server(pages.fetch(), folder) as server:
+            page(trace, folder)
             chrome(trace, folder, server.url)
             speedscope(trace, folder, server.url)
 

@@ -4,7 +4,7 @@
  *
  *     synth OUT.plx [MILLISECONDS [CONNECTIONS_PER_SECOND [WORKERS [PREFIX]]]]
  *
- * PREFIX begins every name in it.
+ * PREFIX begins every name in it. Of 0 milliseconds it has one event.
  * A small simulation, not a list of random events: workers take tasks from one run queue, park when
  * it is empty and are unparked by wakes; an accept loop spawns a task per connection; connections
  * wait for the I/O driver, send to a logger through a channel, some read a file on the blocking
@@ -342,7 +342,7 @@ int main(int argc, char **argv)
 		n_workers = (uint32_t)strtoul(argv[4], NULL, 10);
 	if (argc > 5)
 		prefix = argv[5];
-	if (argc < 2 || !ms || !per_second || !n_workers || n_workers > MAX_WORKERS) {
+	if (argc < 2 || !per_second || !n_workers || n_workers > MAX_WORKERS) {
 		fprintf(stderr,
 			"usage: synth OUT.plx [MILLISECONDS [CONNECTIONS_PER_SECOND [WORKERS "
 			"[PREFIX]]]]\n");
@@ -355,6 +355,10 @@ int main(int argc, char **argv)
 	describe();
 
 	uint64_t begin = 5000 * MS, end = begin + ms * MS;
+	if (!ms) {
+		emit(workers[0].thread, begin, TE_THREAD_BEGIN, 0, 0, 0, 0);
+		return trace_writer_close(writer, &err) < 0;
+	}
 	for (uint32_t i = 0; i < n_workers; i++) {
 		workers[i].now = begin + i * 7 * US;
 		emit(workers[i].thread, workers[i].now, TE_THREAD_BEGIN, 0, 0, 0, 0);

@@ -210,6 +210,16 @@ def test_a_finding_leads_to_its_place(page, report, trace):
     assert state(page, "selection.id") == order[-2]
 
 
+def test_a_finding_leads_to_its_task(page, report, trace):
+    told = report(trace)
+    index, finding = next((i, f) for i, f in enumerate(told["findings"]) if f["tasks"])
+    page.eval(f"pollux.findings.goTo({index})")
+    page.wait_for("document.querySelector('#findings .about button')")
+    page.eval("document.querySelector('#findings .about button').click()")
+    page.wait_for("document.querySelector('#detail .life li')")
+    assert text(page, "#detail h2").endswith(f"#{finding['tasks'][0]['number']}")
+
+
 def test_a_poll_is_selected_by_click(page, report, trace):
     poll = longest(report(trace))
     page.eval(f"pollux.state.look({poll['begin_ns']} - {poll['duration_ns']}, {poll['begin_ns']} + 2 * {poll['duration_ns']})")
@@ -557,6 +567,21 @@ def test_every_sample(html, sample):
             page.eval(f"pollux.goToPoll('{poll}')")
             page.wait_for(f"pollux.detail.current?.id === '{poll}'")
         picture(page, f"sample-{sample}")
+        assert page.errors == []
+
+
+def test_one_event(html, synth, report):
+    trace = synth(0, 1)
+    assert report(trace)["events"] == 1
+    with browser.Page(1280, 800) as page:
+        page.open(f"file://{html(trace)}")
+        page.wait_for("document.getElementById('app')?.dataset.ready === 'yes'")
+        settled(page)
+        assert "1 events" not in text(page, "#facts") and "1 event" in text(page, "#facts")
+        for tab in page.eval("[...document.querySelectorAll('[role=tab]')].map(t => t.id)"):
+            page.eval(f"document.getElementById('{tab}').click()")
+            settled(page)
+        picture(page, "one-event")
         assert page.errors == []
 
 

@@ -177,6 +177,15 @@ def test_a_family_opens(page):
     page.wait_for("document.querySelector('#detail .life li')")
 
 
+def test_a_finding_leads_to_its_task(page, report, trace):
+    index, finding = next((i, f) for i, f in enumerate(report(trace)["findings"]) if f["tasks"])
+    page.eval(f"pollux.findings.goTo({index})")
+    page.wait_for("document.querySelector('#findings .about button')")
+    page.eval("document.querySelector('#findings .about button').click()")
+    page.wait_for("document.querySelector('#detail .life li')")
+    assert text(page, "#detail h2").endswith(f"#{finding['tasks'][0]['number']}")
+
+
 def test_search(page):
     family = page.eval("pollux.trace.lanes.find(l => l.kind === 'family' && l.role === 'task').name")
     page.eval(f"pollux.search.input.value = {json.dumps(family)}; pollux.search.findNow()")
