@@ -685,7 +685,7 @@ export class Inlined {
 		return this.tables.polls.begin[i] - this.tables.polls.ready[i] + 1;
 	}
 
-	reportIn({ from, to }) {
+	reportIn({ from = 0, to = Infinity }) {
 		return from <= this.begin_ns && to >= this.end_ns ? this.report : reportOf(this, from, to);
 	}
 

@@ -177,13 +177,7 @@ export class Tables {
 		this.span.textContent = state.whole ? "" : `${point(window.from, state.width)} to ${point(window.to, state.width)}`;
 		try {
 			if (id in TABLES) {
-				const report = await data.report(window);
-
-				if (asked !== this.asked)
-					return;
-				this.options.replaceChildren();
-				this.report = report;
-				this.showRows();
+				await this.loadReport(window, () => asked === this.asked);
 			} else if (id === "heat") {
 				await this.heat.load(this, window, () => asked === this.asked);
 			} else {
@@ -193,6 +187,26 @@ export class Tables {
 			if (asked === this.asked)
 				this.panel.replaceChildren(el("p", { class: "caution" }, error.message));
 		}
+	}
+
+	// Of the window; of all, which costs a server nothing, where that is asked for or the window's costs
+	// too much.
+	async loadReport(window, current) {
+		const { data, state } = this.app;
+		const all = state.whole || (state.from <= state.begin && state.to >= state.span);
+		let note = "";
+		const report = await data.report(all ? {} : window).catch((error) => {
+			note = error.message;
+			return data.report({});
+		});
+
+		if (!current())
+			return;
+		this.options.replaceChildren(note ? el("span", { class: "bad", title: note }, "of the whole trace") : "");
+		if (note)
+			this.span.textContent = "";
+		this.report = report;
+		this.showRows();
 	}
 
 	// A choice of families for flame graphs and heat maps.

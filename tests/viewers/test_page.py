@@ -325,6 +325,19 @@ def test_tables_follow_the_window(page, report, trace):
     page.wait_for(f"{polls} === {part}")
 
 
+def test_tables_of_a_window_that_costs_too_much(page):
+    """A server may refuse: then the tables are of the whole trace, and say so."""
+    page.wait_for("pollux.tables.report")
+    everything = page.eval("pollux.tables.report.families.reduce((n, f) => n + f.polls, 0)")
+    page.eval("(ask => { pollux.data.report = q => 'from' in q ? Promise.reject(new Error('too long')) : ask(q); })"
+              "(pollux.data.report.bind(pollux.data))")
+    page.eval("pollux.state.look(0, 1e7)")
+    page.wait_for("document.querySelector('.options').textContent === 'of the whole trace'")
+    assert page.eval("pollux.tables.report.families.reduce((n, f) => n + f.polls, 0)") == everything
+    page.eval("pollux.state.fit()")
+    page.wait_for("document.querySelector('.options').textContent === ''")
+
+
 def test_a_row_leads_to_its_place(page, report, trace):
     poll = longest(report(trace))
     page.eval("document.getElementById('tab-longest').click()")
