@@ -27,6 +27,8 @@
 #define MOST_POLLS 500000u
 #define MOST_TASKS 200000u
 #define MOST_OTHERS 200000u
+#define LIVES_ON                                                                                   \
+	UINT64_MAX /* the length of a task that has not ended: kept before all others, 0 in the file */
 #define WAKES_KEPT 8u /* of a task, until the poll begins that they led to */
 
 enum poll_flags {
@@ -269,11 +271,8 @@ static int on_task_end(void *ctx, struct tl_task *task)
 {
 	struct page_data *d = ctx;
 	struct live_task *live = task->user;
-	uint64_t end = task->end_ns ? task->end_ns : UINT64_MAX;
 	struct page_task t = {
-		.at = {since_begin(d, task->spawn_ns),
-		       end == UINT64_MAX ? UINT64_MAX
-					 : since_begin(d, end) - since_begin(d, task->spawn_ns)},
+		.at = item(d, task->spawn_ns, task->end_ns),
 		.serial = task->serial,
 		.number = task->number,
 		.parent = task->parent_number,
@@ -290,6 +289,8 @@ static int on_task_end(void *ctx, struct tl_task *task)
 		.flags = task->spawn_seen ? TF_SPAWN_SEEN : 0,
 	};
 
+	if (!task->end_ns)
+		t.at.length_ns = LIVES_ON;
 	pool_put(&d->lives, live);
 	task->user = NULL;
 	return keep(&d->tasks, &t);
@@ -556,6 +557,8 @@ static void write_column(const struct table_kept *t, const struct column *c, str
 
 	for (size_t i = 0; i < t->n; i++) {
 		uint64_t v = value(c, t->items + i * t->item_bytes);
+
+		v = v == LIVES_ON ? 0 : v;
 		uint64_t step = v - before;
 
 		before = v;
@@ -826,13 +829,6 @@ static int write_stacks(const struct page_data *d, const struct stack_numbers *s
 	return r;
 }
 
-/* One that lives on was kept before all others; in the file it has no length. */
-static void end_at_begin(struct page_task *task)
-{
-	if (task->at.length_ns == UINT64_MAX)
-		task->at.length_ns = 0;
-}
-
 bool page_data_shrink(struct page_data *d)
 {
 	struct table_kept *const tables[] = {&d->tasks,	  &d->polls,   &d->calls,   &d->parks,
@@ -852,8 +848,6 @@ int page_data_write(struct page_data *d, struct buf *columns, struct json *j)
 	int r;
 
 	cut(&d->tasks);
-	for (size_t i = 0; i < d->tasks.n; i++)
-		end_at_begin((struct page_task *)d->tasks.items + i);
 	if (d->tasks.n)
 		qsort(d->tasks.items, d->tasks.n, d->tasks.item_bytes, by_serial);
 	cut(&d->polls);
