@@ -52,6 +52,7 @@ class Profile:
     features: str = ""  # of the package, for cargo
     unwinder: str = ""  # linked instead of libgcc_s: a name of unwinder_flags()
     sees_panics: bool = True  # pollux finds where a panic starts
+    trained: bool = False  # optimised by a profile of its own programs (PGO): needs llvm_profdata()
     what: str = ""
 
 
@@ -117,6 +118,7 @@ PROFILES = {
         sees_panics=False,
         what="release, libgcc's unwinder linked in, stripped",
     ),
+    "pgo": Profile("release", trained=True, what="release, optimised by a profile (PGO) of its own programs"),
     "lazy": Profile("release", last="-C relro-level=off", what="release, functions bound when called"),
     "std-apart": Profile(
         "release", last="-C prefer-dynamic -C rpath", what="release, std in a library"
@@ -300,7 +302,46 @@ def build(package, profile, binary="suite", root=TARGETS):
 def flags_of(package, profile, root):
     """RUSTFLAGS, for all crates."""
     how, own = PROFILES[profile], root / package / "RUSTFLAGS"
-    return " ".join(filter(None, [how.flags, own.read_text().strip() if own.exists() else ""]))
+    trained = f"-C profile-use={training(package, root)}" if how.trained else ""
+    return " ".join(filter(None, [how.flags, trained, own.read_text().strip() if own.exists() else ""]))
+
+
+@functools.lru_cache(maxsize=None)
+def llvm_profdata():
+    """The command that reads the profiles of rustc's LLVM, whose major version it has to have; None. No
+    toolchain has it; LLVM_PROFDATA says where there is one."""
+    said = subprocess.run(["rustc", "--version", "--verbose"], capture_output=True, text=True).stdout
+    major = re.search(r"^LLVM version: (\d+)", said, re.M)
+    for name in (os.environ.get("LLVM_PROFDATA"), f"llvm-profdata-{major[1]}" if major else None, "llvm-profdata"):
+        command = name and shutil.which(name)
+        # Some say it in their help only.
+        said = command and subprocess.run([command, "merge", "--version"], capture_output=True, text=True).stdout
+        if said and major and f"LLVM version {major[1]}." in said:
+            return command
+    return None
+
+
+# What a profile is made from: these, each once.
+TRAINING = ("multi_thread", "current_thread", "timers", "channels", "net", "short_tasks", "yields", "abort", "panic")
+
+
+@functools.lru_cache(maxsize=None)
+def training(package, root):
+    """The profile of a package's `suite`, as llvm-profdata has merged it."""
+    if not llvm_profdata():
+        raise BuildError("no llvm-profdata of rustc's LLVM: set LLVM_PROFDATA")
+    folder = OUT / "training" / package
+    merged = folder / "merged.profdata"
+    with locked("training"):
+        if not merged.exists():
+            # Names that aren't compressed are read by each llvm-profdata.
+            PROFILES["counting"] = Profile(
+                "release", f"-C profile-generate={folder} -C llvm-args=-enable-name-compression=false")
+            suite = build_now(package, "counting", "suite", root)
+            for program in TRAINING:
+                run([str(suite), program], env={**os.environ, "LLVM_PROFILE_FILE": f"{folder}/{program}.profraw"})
+            run([llvm_profdata(), "merge", "-o", str(merged), *map(str, folder.glob("*.profraw"))])
+    return merged
 
 
 def name_of(*flags):

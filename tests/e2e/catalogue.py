@@ -25,8 +25,8 @@ MATRIX_PACKAGES = [
 ]
 MAIN_PROFILES = ("debug", "release", "release-lto", "stripped")
 # static-debug is for tests of `pollux tree`, lazy and std-apart for those of unwinders, line-tables for
-# services; of Tokio alone
-APART_PROFILES = ("static-debug", "lazy", "std-apart", "tracing-stripped", "line-tables")
+# services; of Tokio alone; pgo is measured where there is what it needs (matrix.py)
+APART_PROFILES = ("static-debug", "lazy", "std-apart", "tracing-stripped", "line-tables", "pgo")
 UNWINDER_PROFILES = tuple(
     name for name, how in PROFILES.items() if how.unwinder or not how.sees_panics
 )

@@ -4,7 +4,8 @@
 
     matrix.py [--slice] [--page FILE] [ROW...]    a row is PACKAGE/PROFILE, or the name of a host
 
-Without ROW all rows are measured; --slice: only the builds that CI runs. Each row is written when it is
+Without ROW all rows are measured (pgo only with an llvm-profdata of rustc's LLVM: LLVM_PROFDATA); --slice:
+only the builds that CI runs. Each row is written when it is
 measured; the others stay, with the commit of the pollux that they were measured with.
 
 A number smaller than its whole is a defect: what differed is listed below the tables. A case that differed
@@ -21,7 +22,7 @@ from pathlib import Path
 
 import catalogue
 import driver
-from build import PROFILES, ROOT, BuildError, build
+from build import PROFILES, ROOT, BuildError, build, llvm_profdata
 
 PAGE = ROOT / "docs" / "matrix.md"
 BEGIN, END = "<!-- matrix: begin -->", "<!-- matrix: end -->"
@@ -130,6 +131,8 @@ def main():
     pollux = driver.pollux_path()
     page = Page(args.page)
     rows = args.rows or ["/".join(key) for key in catalogue.builds(not args.slice)] + list(HOSTS)
+    if llvm_profdata() and not args.rows and not args.slice:
+        rows.append("tokio-1.54/pgo")
     with tempfile.TemporaryDirectory() as folder:
         for row in dict.fromkeys(rows):
             key = tuple(row.split("/"))
