@@ -13,6 +13,8 @@
 #include "cli/input.h"
 #include "cli/verbs.h"
 #include "export/export.h"
+#include "findings/findings.h"
+#include "report/report.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -236,32 +238,65 @@ static int write_folder(const struct cli_args *args, const struct export_ops *op
 	return r < 0 ? r : output_folder_finish(&to, err);
 }
 
+/* What is wrong, for lanes of a timeline: as a report of the same part of the trace finds it. */
+static int find(struct trace_reader *reader, struct export_options *opt, struct report **ret_report,
+		struct export_finding **ret_findings, struct error *err)
+{
+	const struct report_options wanted = {.filter = opt->filter,
+					      .progress = opt->progress,
+					      .progress_ctx = opt->progress_ctx};
+	const struct finding *f;
+	size_t n = 0;
+
+	TRY(report_make(reader, &wanted, ret_report, err));
+	TRY(trace_reader_rewind(reader, err));
+	while (report_finding(*ret_report, n))
+		n++;
+	*ret_findings = calloc(n + 1, sizeof(**ret_findings));
+	if (!*ret_findings)
+		return error_set(err, -ENOMEM, "out of memory");
+	for (size_t i = 0; i < n; i++) {
+		f = report_finding(*ret_report, i);
+		(*ret_findings)[i] = (struct export_finding){.title = f->title,
+							     .text = f->text,
+							     .advice = f->advice,
+							     .from_ns = f->time_ns ? f->from_ns : 0,
+							     .to_ns = f->time_ns ? f->to_ns : 0};
+	}
+	opt->findings = *ret_findings;
+	opt->n_findings = n;
+	return 0;
+}
+
 static int export_one(const struct cli_args *args, const struct export_ops *ops, const char *input,
 		      struct export_options *opt, bool folder, struct error *err)
 {
 	struct export_summary summary = {0};
 	struct trace_reader *reader = NULL;
 	_cleanup_free_ char *path = NULL;
+	struct report *report = NULL;
+	_cleanup_free_ struct export_finding *findings = NULL;
 	const char *lost;
 	int r = trace_reader_open(input, &reader, err);
 
+	if (r == 0 && ops->findings && !cli_flag(args, "no-findings"))
+		r = find(reader, opt, &report, &findings, err);
 	if (r == 0) {
 		r = (folder ? write_folder : write_file)(args, ops, reader, input, opt, &summary,
 							 &path, err);
 		cli_progress_done();
-		if (r == -EPIPE) {
-			trace_reader_free(reader);
-			return 0;
-		}
-		if (r < 0 && r != -ENOENT && path)
+		if (r < 0 && r != -ENOENT && r != -EPIPE && path)
 			error_add(err, "cannot export %s", input);
 	}
 	if (r == 0 && trace_reader_truncated(reader, &lost))
 		complain_cut(lost);
 	if (r == 0)
 		print_summary(ops, path, &summary);
+	opt->findings = NULL;
+	opt->n_findings = 0;
+	report_free(report);
 	trace_reader_free(reader);
-	return r < 0 ? 1 : 0;
+	return r < 0 && r != -EPIPE ? 1 : 0;
 }
 
 static int run(const struct cli_args *args, struct error *err)
@@ -305,6 +340,7 @@ static const struct cli_option options[] = {
 	 "task packed auto"},
 	{0, "max-slices", "N", "write up to N slices", false},
 	{0, "max-lanes", "N", "write up to N lanes", false},
+	{0, "no-findings", NULL, "draw no lanes of what is wrong", false},
 	{0, "force", NULL, "write more than viewers are known to handle", false},
 	{0},
 };

@@ -505,6 +505,27 @@ static int stack_slice(struct chrome *c, const struct draw_slice *s)
 	return c->out.error;
 }
 
+static int finding_slice(struct chrome *c, const struct draw_slice *s)
+{
+	_cleanup_buf_ struct buf json = BUF_INIT;
+	char place[160], *end = put_span(c, place, s);
+
+	buf_str(&json, ",\n{\"ph\":\"X\",\"cat\":\"finding\",\"cname\":\"yellow\",\"name\":");
+	json_quote_shown(&json, s->finding->title);
+	buf_add(&json, place, (size_t)(end - place));
+	buf_str(&json, ",\"args\":{\"finding\":");
+	json_quote_shown(&json, s->finding->text);
+	if (s->finding->advice) {
+		buf_str(&json, ",\"advice\":");
+		json_quote_shown(&json, s->finding->advice);
+	}
+	buf_str(&json, "}}");
+	if (buf_failed(&json))
+		return -ENOMEM;
+	out_write(&c->out, json.data, json.len);
+	return c->out.error;
+}
+
 static char *put_slice(char *p, struct chrome *c, const struct draw_slice *s)
 {
 	switch (s->type) {
@@ -540,7 +561,9 @@ static char *put_slice(char *p, struct chrome *c, const struct draw_slice *s)
 	case DRAW_INSTANCE_WAIT:
 		return put_instance_part(p, c, s, "waiting", "thread_state_iowait");
 	case DRAW_STACK:
-		break; /* has a function of its own */
+	case DRAW_FINDING:
+	case DRAW_N_TYPES:
+		break; /* have functions of their own */
 	}
 	return p;
 }
@@ -551,6 +574,8 @@ static int on_slice(void *ctx, const struct draw_slice *s)
 
 	if (s->type == DRAW_STACK)
 		return stack_slice(c, s);
+	if (s->type == DRAW_FINDING)
+		return finding_slice(c, s);
 	out_used(&c->out, put_slice(out_room(&c->out), c, s));
 	return c->out.error;
 }
@@ -763,6 +788,7 @@ const struct export_ops export_chrome = {
 	.extension = ".json",
 	.viewers = "Chrome's trace viewer (chrome://tracing), Perfetto",
 	.reads = "catapult",
+	.findings = true,
 	.begin = "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"exporter\":\"pollux ",
 	.write = chrome_write,
 };

@@ -667,7 +667,7 @@ static const struct timeline_sink draw_sink = {
 int draw_init(struct draw *d, struct trace_reader *r, const struct export_options *opt,
 	      const struct limits *limits, const struct pen *pen, void *ctx, struct error *err)
 {
-	*d = (struct draw){.reader = r, .pen = pen, .ctx = ctx};
+	*d = (struct draw){.reader = r, .pen = pen, .ctx = ctx, .opt = opt};
 	pool_init(&d->tasks, sizeof(struct draw_task));
 	pool_init(&d->futures, sizeof(struct lane_future));
 	short_names_init(&d->names, r, &d->sel.labels);
@@ -679,6 +679,26 @@ int draw_names(struct draw *d)
 	return lane_names_tell(d);
 }
 
+static int draw_findings(struct draw *d)
+{
+	uint64_t from = d->sel.from_ns, to = d->sel.to_ns;
+
+	for (size_t i = 0; i < d->opt->n_findings; i++) {
+		const struct export_finding *f = &d->opt->findings[i];
+		uint64_t begin = f->from_ns > from ? f->from_ns : from;
+		uint64_t end = f->to_ns && f->to_ns < to ? f->to_ns : to;
+
+		if (begin > to || end < from)
+			continue; /* in what was cut */
+		TRY(slice(d, &(struct draw_slice){.type = DRAW_FINDING,
+						  .at = d->findings[i],
+						  .begin_ns = begin,
+						  .end_ns = end > begin ? end : begin + 1,
+						  .finding = f}));
+	}
+	return 0;
+}
+
 int draw_run(struct draw *d, const struct export_options *opt, struct error *err)
 {
 	bool counts = d->pen->counter;
@@ -686,6 +706,7 @@ int draw_run(struct draw *d, const struct export_options *opt, struct error *err
 	if (counts && (gauge_init(&d->ready, d->sel.from_ns, d->sel.to_ns) < 0 ||
 		       gauge_init(&d->busy, d->sel.from_ns, d->sel.to_ns) < 0))
 		return error_set(err, -ENOMEM, "out of memory");
+	TRY(draw_findings(d));
 	lanes_restart(&d->sel.lanes);
 	TRY(timeline_replay(d->reader, &d->sel.filter, &draw_sink, d, opt->progress,
 			    opt->progress_ctx, NULL, NULL, err));
@@ -714,6 +735,7 @@ void draw_done(struct draw *d)
 		free(d->places[i].awaits);
 	}
 	free(d->places);
+	free(d->findings);
 	pool_done(&d->tasks);
 	pool_done(&d->futures);
 	short_names_done(&d->names);

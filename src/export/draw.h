@@ -10,6 +10,7 @@
  *                                  requests that it handles, and below these waiting, scheduled,
  *                                  polls and what is inside of them
  *     another for its futures      packed lanes: an instance's life, its polls, its waits
+ *     a group of findings          a lane each, with the time that it is about
  *     groups of stacks             what samples saw of threads; a family's are in its own group
  *
  * Slices come when they end, so what is inside comes before what is around it. Slices of a lane
@@ -28,7 +29,7 @@
 /* Of a task's wakes, those that may lead to its next poll. */
 #define DRAW_MAX_WAKES 4
 
-enum draw_group_type { GROUP_THREADS, GROUP_FAMILY, GROUP_STACKS, GROUP_CUT };
+enum draw_group_type { GROUP_THREADS, GROUP_FAMILY, GROUP_STACKS, GROUP_CUT, GROUP_FINDINGS };
 
 struct draw_group {
 	enum draw_group_type type;
@@ -66,7 +67,9 @@ enum draw_type {
 	DRAW_INSTANCE,	    /* future: its life, on a lane of its own */
 	DRAW_INSTANCE_POLL, /* on that lane */
 	DRAW_INSTANCE_WAIT,
-	DRAW_STACK, /* frame: a function on the stack */
+	DRAW_STACK,   /* frame: a function on the stack */
+	DRAW_FINDING, /* finding: on a lane of its own */
+	DRAW_N_TYPES
 };
 
 struct draw_slice {
@@ -90,6 +93,7 @@ struct draw_slice {
 		const struct tl_future_poll *future_poll;
 		const struct tl_future *future;
 		const struct trace_frame *frame; /* NULL: not known */
+		const struct export_finding *finding;
 	};
 	const struct lane_family *family; /* of polls and tasks: the task's */
 };
@@ -135,6 +139,8 @@ struct draw {
 	uint32_t n_places;
 	uint32_t n_lanes; /* that the pen was told of */
 	struct gauge ready, busy;
+	const struct export_options *opt;
+	struct draw_at *findings; /* their lanes, opt->n_findings of them */
 	uint64_t n_slices, n_flows;
 };
 

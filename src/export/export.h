@@ -27,6 +27,13 @@ enum export_weight {
 
 enum export_lanes { LANES_AUTO = 0, LANES_TASK, LANES_PACKED };
 
+/* What a report finds wrong, for a timeline: the caller's, as long as the export. */
+struct export_finding {
+	const char *title, *text; /* "long polls"; the sentence */
+	const char *advice;	  /* NULL: there is none */
+	uint64_t from_ns, to_ns;  /* CLOCK_MONOTONIC; 0: all of the window. Equal: a moment */
+};
+
 /* A folder of files, one per table: opens one for writing, NULL with a sentence. The caller closes. */
 struct export_folder {
 	FILE *(*open)(void *ctx, const char *table, struct error *err);
@@ -38,8 +45,10 @@ struct export_options {
 	enum export_lanes lanes;
 	uint64_t max_slices; /* 0: the format's default */
 	uint64_t max_lanes;  /* 0: the format's default */
-	unsigned weight;     /* enum export_weight, of formats with stacks of one value */
-	const char *table;   /* of formats with tables: only this one; NULL: the format's default */
+	const struct export_finding *findings;
+	size_t n_findings;
+	unsigned weight;   /* enum export_weight, of formats with stacks of one value */
+	const char *table; /* of formats with tables: only this one; NULL: the format's default */
 	const struct export_folder *folder; /* the same: a file per table; NULL: one file */
 	bool force;			    /* also beyond the ceiling of the viewers */
 	void (*progress)(void *ctx, uint64_t done, uint64_t total); /* may be NULL */
@@ -65,7 +74,8 @@ struct export_ops {
 	const char *begin;
 	size_t begin_len; /* 0: the text's */
 	size_t begin_at;
-	bool tables; /* several, which may be chosen, or go into files of their own */
+	bool findings; /* draws them */
+	bool tables;   /* several, which may be chosen, or go into files of their own */
 	/* Writes all of it to `out` (NULL with a folder). The trace needs to be seekable if the format takes two passes.
 	 * -EPIPE when the reader of `out` has gone: not an error for the user. -EFBIG when the
 	 * result is beyond the viewers' ceiling and !force (nothing was written then). */

@@ -369,6 +369,7 @@ static const char *const schema_names[] = {
 	[DRAW_INSTANCE_POLL] = "InstancePoll",
 	[DRAW_INSTANCE_WAIT] = "InstanceWait",
 	[DRAW_STACK] = "LongPoll",
+	[DRAW_FINDING] = "Finding",
 };
 
 static const char *const colours[] = {
@@ -388,6 +389,7 @@ static const char *const colours[] = {
 	[DRAW_INSTANCE_POLL] = "green",
 	[DRAW_INSTANCE_WAIT] = "lightblue",
 	[DRAW_STACK] = "red",
+	[DRAW_FINDING] = "magenta",
 };
 
 /* What the marker table and the chart say of a marker. */
@@ -398,6 +400,8 @@ static const char *table_label(enum draw_type type)
 		return "{marker.name}, task {marker.data.task}: {marker.data.outcome}";
 	case DRAW_TASK:
 		return "{marker.name} #{marker.data.task}: {marker.data.end}";
+	case DRAW_FINDING:
+		return "{marker.data.text}";
 	case DRAW_WAIT:
 		return "{marker.name} for {marker.data.awaits}";
 	default:
@@ -417,7 +421,7 @@ static void schema_field(struct json *j, const char *key, const char *label, con
 static void write_schemas(struct json *j)
 {
 	json_array(j, "markerSchema");
-	for (enum draw_type type = 0; type <= DRAW_STACK; type++) {
+	for (enum draw_type type = 0; type < DRAW_N_TYPES; type++) {
 		json_object(j, NULL);
 		json_string(j, "name", schema_names[type]);
 		json_string(j, "chartLabel", "{marker.name}");
@@ -484,7 +488,7 @@ static void write_meta(struct firefox *f, struct json *j)
 	json_u64(j, NULL, cut && f->draw.n_lanes ? 1 : 0);
 	json_end_array(j);
 	json_array(j, "categories");
-	for (enum draw_type type = 0; type <= DRAW_STACK; type++) {
+	for (enum draw_type type = 0; type < DRAW_N_TYPES; type++) {
 		json_object(j, NULL);
 		json_string(j, "name", schema_names[type]);
 		json_string(j, "color", colours[type]);
@@ -903,5 +907,6 @@ const struct export_ops export_firefox = {
 	.viewers = "Firefox Profiler (profiler.firefox.com)",
 	.reads = "firefox",
 	.begin = "{\"exporter\":\"pollux ",
+	.findings = true,
 	.write = firefox_write,
 };

@@ -269,6 +269,34 @@ static int tell_families(struct naming *n)
 	return 0;
 }
 
+/* What is wrong comes first: a lane each, in the order of the report. */
+static int tell_findings(struct naming *n)
+{
+	struct draw *d = n->d;
+	size_t n_findings = d->opt->n_findings;
+	uint32_t pid;
+
+	if (!n_findings)
+		return 0;
+	d->findings = calloc(n_findings, sizeof(*d->findings));
+	if (!d->findings)
+		return -ENOMEM;
+	pid = next_pid(n);
+	TRY(d->pen->group(d->ctx, &(struct draw_group){.type = GROUP_FINDINGS,
+						       .pid = pid,
+						       .name = "findings",
+						       .rank = n->rank++}));
+	for (size_t i = 0; i < n_findings; i++) {
+		_cleanup_buf_ struct buf name = BUF_INIT;
+
+		buf_str(&name, d->opt->findings[i].title);
+		TRY(tell_lane(n, &(struct draw_lane){.group = GROUP_FINDINGS}, &d->findings[i], pid,
+			      (uint32_t)i + 1, &name, i));
+	}
+	d->sel.n_lanes += n_findings;
+	return 0;
+}
+
 int lane_names_tell(struct draw *d)
 {
 	struct naming n = {.d = d};
@@ -278,6 +306,7 @@ int lane_names_tell(struct draw *d)
 							       .pid = next_pid(&n),
 							       .name = d->sel.notice,
 							       .rank = n.rank++}));
+	TRY(tell_findings(&n));
 	TRY(tell_threads(&n));
 	TRY(tell_families(&n));
 	return d->pen->sample ? 0 : tell_thread_stacks(&n);

@@ -202,7 +202,7 @@ static int write_begin(struct perfetto *p)
 	size_t defaults = proto_begin(b, PACKET_DEFAULTS);
 	proto_u64(b, DEFAULTS_CLOCK, CLOCK_MONOTONIC_ID);
 	proto_end(b, defaults);
-	for (enum draw_type type = 0; type <= DRAW_STACK; type++)
+	for (enum draw_type type = 0; type < DRAW_N_TYPES; type++)
 		intern(p, INTERNED_CATEGORIES, type + 1, slice_category(type));
 	for (enum note_key key = 0; key < NOTE_N; key++)
 		intern(p, INTERNED_NOTE_NAMES, key + 1, note_types[key].name);
@@ -640,5 +640,6 @@ const struct export_ops export_perfetto = {
 	.viewers = "Perfetto (ui.perfetto.dev), its trace processor",
 	.reads = "perfetto",
 	.begin = PERFETTO_BEGIN,
+	.findings = true,
 	.write = perfetto_write,
 };

@@ -27,6 +27,8 @@ const struct note_type note_types[NOTE_N] = {
 	[NOTE_RESULT] = {"result", "result"},
 	[NOTE_STACK] = {"stack", "stack", .text = true},
 	[NOTE_FUTURE] = {"future", "future", .text = true},
+	[NOTE_TEXT] = {"text", "finding", .text = true},
+	[NOTE_ADVICE] = {"advice", "advice", .text = true},
 };
 
 const char *slice_category(enum draw_type type)
@@ -48,6 +50,7 @@ const char *slice_category(enum draw_type type)
 		[DRAW_INSTANCE_POLL] = "future",
 		[DRAW_INSTANCE_WAIT] = "future",
 		[DRAW_STACK] = "stack",
+		[DRAW_FINDING] = "finding",
 	};
 
 	return names[type];
@@ -101,6 +104,8 @@ static uint64_t detail(const struct draw_slice *s)
 		return s->future->kind;
 	case DRAW_STACK:
 		return (uint64_t)(uintptr_t)s->frame;
+	case DRAW_FINDING:
+		return (uint64_t)(uintptr_t)s->finding;
 	default:
 		return 0;
 	}
@@ -173,6 +178,11 @@ void slice_name(struct draw *d, const struct draw_slice *s, struct buf *out)
 		break;
 	case DRAW_STACK:
 		stack_frame_name(s->frame, out);
+		break;
+	case DRAW_FINDING:
+		buf_str(out, s->finding->title);
+		break;
+	case DRAW_N_TYPES:
 		break;
 	}
 }
@@ -292,6 +302,11 @@ unsigned slice_notes(struct draw *d, const struct draw_slice *s,
 		number(&n, NOTE_SELF, s->future_poll->self_ns);
 		if (s->future_poll->waited_ns)
 			number(&n, NOTE_WAITED, s->future_poll->waited_ns);
+		break;
+	case DRAW_FINDING:
+		text(&n, NOTE_TEXT, s->finding->text);
+		if (s->finding->advice)
+			text(&n, NOTE_ADVICE, s->finding->advice);
 		break;
 	case DRAW_INSTANCE:
 		future_notes(d, &n, s->future);

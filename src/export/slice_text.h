@@ -27,6 +27,8 @@ enum note_key {
 	NOTE_RESULT,
 	NOTE_STACK,
 	NOTE_FUTURE,
+	NOTE_TEXT,
+	NOTE_ADVICE,
 	NOTE_N
 };
 

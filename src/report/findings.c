@@ -84,6 +84,17 @@ void findings_text(const struct report *rep, struct buf *out, size_t most)
 		checks_text(rep, out);
 }
 
+const struct finding *report_finding(const struct report *rep, size_t i)
+{
+	for (size_t k = 0; k < findings_n(rep->findings); k++) {
+		const struct finding *f = findings_get(rep->findings, k);
+
+		if (shown(rep, f) && i-- == 0)
+			return f;
+	}
+	return NULL;
+}
+
 bool report_hangs(const struct report *rep)
 {
 	for (size_t i = 0; i < findings_n(rep->findings); i++)

@@ -60,5 +60,9 @@ void report_why_json(const struct report *rep, struct buf *out,
 		     void (*more)(const void *ctx, struct json *j), const void *ctx);
 /* One HTML file that shows the trace without a server (web/). Reads the trace once more: it must be seekable. */
 int report_html(const struct report *rep, struct buf *out, struct error *err);
+/* Finding i of those that a text shows, highest score first; NULL: there are no more. It belongs to the
+ * report. */
+struct finding;
+const struct finding *report_finding(const struct report *rep, size_t i);
 /* A finding that a longer recording would say no more of: the program, or a part of it, hangs. */
 bool report_hangs(const struct report *rep);

@@ -142,6 +142,25 @@ def test_no_overlap_at_a_cut(export, name):
             assert len(begins) == len(set(begins)), f"two slices begin at once: --from {cut}"
 
 
+@pytest.mark.parametrize("name", ["inside", "requests", "moments"])
+def test_findings(export, report, name):
+    """Each finding of the report has a lane with the time that it is about, or all of the window."""
+    sample = ROOT / f"tests/traces/good/{name}.plx"
+    events, _, _ = check_chrome(export(sample, "findings.json")[0])
+    drawn = [e for e in events if e["ph"] == "X" and e["cat"] == "finding"]
+    told = [f for f in report(sample)["findings"] if f["score"] >= 15]
+    assert told and [(e["name"], e["args"]["finding"]) for e in drawn] == [(f["title"], f["text"]) for f in told]
+    end = max(e["ts"] + e["dur"] for e in events if e["ph"] == "X")
+    for slice_, finding in zip(drawn, told):
+        if "time_ns" in finding:
+            begin, until = finding.get("from_ns", finding["time_ns"]), finding.get("to_ns", finding["time_ns"])
+            assert (slice_["ts"], slice_["dur"]) == (begin, max(until - begin, 1))
+        else:
+            assert (slice_["ts"], slice_["dur"]) == (0, end)
+    events, _, _ = check_chrome(export(sample, "findings.json", "--no-findings")[0])
+    assert not [e for e in events if e["ph"] == "X" and e["cat"] == "finding"]
+
+
 def test_requests(export):
     """Requests have names, lie around their polls, and differ from waits by their colours."""
     path, _ = export(ROOT / "tests/traces/good/requests.plx", "requests.json")
@@ -224,7 +243,7 @@ def test_cut_is_told(export, synth):
     notice = file["otherData"]["cut"]
     assert "first" in notice and "--max-slices 5000" in notice
     assert notice in said
-    slices = [e for e in file["traceEvents"] if e["ph"] == "X"]
+    slices = [e for e in file["traceEvents"] if e["ph"] == "X" and e["cat"] != "finding"]
     assert 2500 < len(slices) <= 5001
     assert any(e["name"] == notice for e in slices), "a lane says it too"
     assert len({(e["pid"], e["tid"]) for e in slices}) <= 13
