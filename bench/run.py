@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 from statistics import mean, median, stdev
 
+import exporting
 import programs
 import recorders
 import viewing
@@ -195,6 +196,14 @@ def read_rows(size, paths):
           f"{max(m for _, m in chrome):.0f} MiB"]])
 
 
+def export_rows(size):
+    events, rows = exporting.rows(size)
+    return [f"### Exports of a trace of {events:,} events", "",
+            "CPU time as a multiple of that of `report --json` on the same trace; a timeline has every slice. "
+            "Memory is at most this: the process that measures has some itself.", ""] + table(
+                ["command", "CPU time", "speed", "bytes per event", "memory"], rows)
+
+
 def view_rows(size):
     events, rows = viewing.rows(size)
     return [f"### Viewing a trace of {events:,} events", ""] + table(["pollux view", "", "memory"], rows)
@@ -259,6 +268,7 @@ class Full:
     links = 1_000_000
     millions = "20"
     view_millions = "500"
+    export_ms = "30000"  # of an imagined server
     import_mb = "1000"  # invented text of perf script
 
 
@@ -271,6 +281,7 @@ class Quick:
     links = 100_000
     millions = "1"
     view_millions = "2"
+    export_ms = "1000"
     import_mb = "50"
 
 
@@ -292,6 +303,7 @@ def main():
         "stop": lambda: stop_rows(size, paths),
         "first": lambda: first_rows(size, paths),
         "read": lambda: read_rows(size, paths),
+        "export": lambda: export_rows(size),
         "view": lambda: view_rows(size),
         "places": lambda: place_rows(size),
         "parts": lambda: part_rows(size),

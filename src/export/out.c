@@ -45,6 +45,8 @@ void out_make_room(struct out *o)
 
 void out_write(struct out *o, const void *data, size_t len)
 {
+	if (!len) /* a caller's empty buffer has no bytes to point to */
+		return;
 	if (len > OUT_BUFFER_BYTES - o->len)
 		out_make_room(o);
 	o->bytes += len;

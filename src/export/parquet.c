@@ -139,7 +139,8 @@ static unsigned width_of(uint64_t v)
 
 enum { BLOCK = 128, MINIBLOCK = 32 };
 
-/* A block of differences, less the least of them, in four parts with a width each. */
+/* A block of n differences between n + 1 values, less the least of them, in four parts with a width
+ * each. */
 static void delta_block(struct buf *b, const int64_t *values, size_t n)
 {
 	uint64_t deltas[BLOCK] = {0};
@@ -147,7 +148,7 @@ static void delta_block(struct buf *b, const int64_t *values, size_t n)
 	size_t parts = (n + MINIBLOCK - 1) / MINIBLOCK;
 
 	for (size_t i = 0; i < n; i++) {
-		deltas[i] = (uint64_t)values[i] - (uint64_t)values[i - 1];
+		deltas[i] = (uint64_t)values[i + 1] - (uint64_t)values[i];
 		if ((int64_t)deltas[i] < least)
 			least = (int64_t)deltas[i];
 	}
@@ -172,7 +173,7 @@ static void delta_encode(struct buf *b, const int64_t *values, size_t n)
 	buf_uleb(b, n);
 	zigzag(b, n ? values[0] : 0);
 	for (size_t i = 1; i < n; i += BLOCK)
-		delta_block(b, values + i, n - i < BLOCK ? n - i : BLOCK);
+		delta_block(b, values + i - 1, n - i < BLOCK ? n - i : BLOCK);
 }
 
 /* Numbers in a dictionary of `size`: one run of bit-packed groups of 8. */
