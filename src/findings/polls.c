@@ -215,6 +215,10 @@ static bool excused(const struct rule_state *st, const struct long_group *g)
 {
 	if (g->n_without_cpu * 2 > g->n)
 		return true;
+	/* sched_yield() gives the CPU away: how long it takes is what others do with it. */
+	if (g->note.call != TB_NONE && trace_call_waits_for_cpu(g->note.call) &&
+	    g->calls_ns > g->sum_ns / 2)
+		return true;
 	return g->note.call == TB_NONE && g->sum_ns <= rule_cpu_lacked_ns(st, g->thread);
 }
 

@@ -226,7 +226,7 @@ static int replay(struct reading *r, uint64_t end_ns, struct error *err)
 	const struct timeline_sink nothing = {0};
 	struct window *w = r->w;
 	struct fan_out_sink sinks[] = {{&own_sink, r}, {w->also ? w->also : &nothing, w->ctx}};
-	struct fan_out all = {sinks, 2};
+	struct fan_out all = {.sinks = sinks, .n = 2};
 	struct timeline *tl = timeline_new(&fan_out_sink, &all, reader_kind, r->reader);
 	int code = tl ? feed(r, tl, end_ns, err) : error_set(err, -ENOMEM, "out of memory");
 

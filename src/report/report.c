@@ -586,7 +586,7 @@ static int replay(struct report *rep, struct error *err)
 	size_t n;
 	const struct fan_out_sink *more = findings_sinks(rep->findings, &n);
 	_cleanup_free_ struct fan_out_sink *sinks = calloc(n + 1 + rep->opt.n_also, sizeof(*sinks));
-	struct fan_out all = {sinks, n + 1 + rep->opt.n_also};
+	struct fan_out all = {.sinks = sinks, .n = n + 1 + rep->opt.n_also};
 
 	if (!sinks)
 		return error_set(err, -ENOMEM, "out of memory");

@@ -9,9 +9,16 @@ struct fan_out_sink {
 	void *ctx;
 };
 
+#define FAN_OUT_MEMBERS (sizeof(struct timeline_sink) / sizeof(int (*)(void)))
+#define FAN_OUT_MOST 96
+
 struct fan_out {
 	const struct fan_out_sink *sinks;
-	size_t n;
+	size_t n; /* up to FAN_OUT_MOST */
+	/* Private: for each member the sinks that have it, found at the first item. */
+	bool sorted;
+	uint8_t n_of[FAN_OUT_MEMBERS];
+	uint8_t of[FAN_OUT_MEMBERS][FAN_OUT_MOST];
 };
 
 /* The sink whose context is a struct fan_out. The first error of a sink stops the item. Only one of

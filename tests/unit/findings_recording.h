@@ -253,7 +253,7 @@ static inline char *judged_with_lanes(struct recording *rec, const struct replay
 	struct trace_reader *reader;
 	struct error err = {0};
 	struct buf log = BUF_INIT;
-	struct fan_out all;
+	struct fan_out all = {0};
 	uint64_t base_ns;
 	int fd = mkstemp(path);
 

@@ -33,6 +33,15 @@ static void test_long_polls(void **state)
 	expect(&rec, "long-polls: app::task held its thread in 3 polls of 20.0 ms to 22.0 ms "
 		     "(63.0 ms in total), 57.0 ms of it in nanosleep\n");
 
+	/* The CPU was given away. */
+	rec.length_ns = 1000 * MS;
+	worker(&rec, 0);
+	spawn(&rec, 0, 1 * MS, K_TASK, 1);
+	poll_begin(&rec, 0, 2 * MS, K_TASK, 1);
+	block(&rec, 0, 70 * MS, 67 * MS, TB_SCHED_YIELD);
+	poll_end(&rec, 0, 70 * MS, K_TASK, 1, TO_READY, 0);
+	expect(&rec, "");
+
 	/* Not long; and closures are there to block. */
 	rec.length_ns = 1000 * MS;
 	worker(&rec, 0);
