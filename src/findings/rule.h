@@ -52,6 +52,8 @@ extern const struct finding_rule rule_delay, rule_never_polled, rule_queue_depth
 /* moments.c */
 extern const struct finding_rule rule_deadlock, rule_lost_task, rule_stuck_poll, rule_pool_stuck,
 	rule_overdue, rule_kept, rule_descriptors;
+/* calls.c */
+extern const struct finding_rule rule_failing_calls;
 /* held.c */
 extern const struct finding_rule rule_read_twice, rule_guard, rule_held_future, rule_semaphore,
 	rule_channel, rule_runtime_drop;

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """The moments of a recording: the trace has what `pollux tree PID` shows, of programs that hang, too."""
+import collections
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ import build as builder
 import driver
 import forest
 import pytest
+from conftest import Program
 from trace_reader.compare import compare
 
 BUILD = ("tokio-1.54", "release-debug")
@@ -374,3 +376,26 @@ def test_killed_while_its_end_is_read(pollux, tmp_path):
         codes.append(process.returncode)
     # 1: it was killed while hooks were taken out, which pollux reports
     assert set(codes) <= {128 + signal.SIGKILL, 1} and 128 + signal.SIGKILL in codes, codes
+
+
+def test_late_without_debug_information(pollux, tmp_path):
+    """States, counts, sizes of whole tasks, where threads stand, and what is stuck, by symbols alone."""
+    whole, bare = builder.build(*BUILD, "hang", root=forest.WHERE), tmp_path / "hang"
+    subprocess.run(["objcopy", "--strip-debug", whole, bare], check=True)
+    program, trace = Program(bare, "pool"), tmp_path / "a.plx"
+    record(pollux, program, trace)
+    looked = moment(pollux, trace)["moment"]
+    program.close()
+    kinds = collections.Counter((forest.short(task["name"]), task["role"], task["state"]) for task in looked["tasks"]
+                                if task["role"] != "root")
+    closures = sum(n for (_, role, _), n in kinds.items() if role == "blocking")
+    assert kinds[("plan", "task", "idle")] == 6 and kinds[("scan_file", "task", "idle")] == 4 and closures == 10
+    assert all(task["task_bytes"] > 40 and "future_bytes" not in task for task in looked["tasks"] if task["role"] == "task")
+    running = [task for task in looked["tasks"] if task["role"] == "blocking" and task["state"] == "running"]
+    assert len(running) == 4
+    assert all(any("scan_file" in frame["function"] for frame in task["stack"]) for task in running)
+    report = driver.report(pollux, trace)
+    (first, *_) = report["findings"]
+    assert first["rule"] == "pool-stuck" and "4 closures run, the first of hang::plan" in first["text"], first
+    text = driver.run(pollux, "tree", trace, "--sort", "size").stdout
+    assert "its future's size is not known" in text and "threads that run tasks" in text

@@ -5,6 +5,8 @@
  */
 #include "tests/unit/findings_recording.h"
 
+#include <errno.h>
+
 /* ---- polls ---- */
 
 static void test_nothing(void **state)
@@ -427,6 +429,30 @@ static void test_delay(void **state)
 		    "app::task, while its worker was in a poll of app::other <- long-polls\n");
 }
 
+static void test_failing_calls(void **state)
+{
+	enum { ACCEPT4 = 288 };
+	(void)state;
+	for (int error = EAGAIN; error <= EMFILE; error += EMFILE - EAGAIN)
+		for (unsigned n = 900; n <= 2000; n += 1100) {
+			struct recording rec = {.length_ns = 1000 * MS};
+
+			worker(&rec, 0);
+			spawn(&rec, 0, 10, K_TASK, 1);
+			poll_begin(&rec, 0, 1 * MS, K_TASK, 1);
+			for (unsigned i = 0; i < n; i++)
+				at(&rec, 0, 2 * MS + i * US, TE_SYSCALL, ACCEPT4, TRACE_KIND_NONE,
+				   (uint64_t) - (int64_t)error, 1);
+			poll_end(&rec, 0, 5 * MS, K_TASK, 1, TO_READY, 0);
+			expect_rule(
+				&rec, "failing-calls",
+				error == EMFILE && n == 2000
+					? "accept4 failed 2,000 times with \"Too many open files\" "
+					  "(2,000 a second), in app::task\n"
+					: NULL);
+		}
+}
+
 static void test_queue_depth(void **state)
 {
 	(void)state;
@@ -838,6 +864,7 @@ int main(void)
 		cmocka_unit_test(test_delay),
 		cmocka_unit_test(test_never_polled),
 		cmocka_unit_test(test_queue_depth),
+		cmocka_unit_test(test_failing_calls),
 		cmocka_unit_test(test_pool_full),
 		cmocka_unit_test(test_chatty_pool),
 		cmocka_unit_test(test_in_place),
