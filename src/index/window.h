@@ -15,8 +15,8 @@
 
 #include "index/index.h"
 
-/* Events that are read for one window. */
-#define WINDOW_EVENTS 2000000u
+/* Events that are read for one window: what takes a tenth of a second. */
+#define WINDOW_EVENTS 750000u
 
 struct window {
 	const struct index *ix;

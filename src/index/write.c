@@ -16,6 +16,7 @@
 
 #define LEVEL 1 /* of zstd */
 #define MIN_CELLS 4096u
+#define CELL_EVENTS 64u
 #define FEW_SPANS 4096u
 /* Of exact_ns around a window, and events that may be in them. */
 #define MARGINS 3
@@ -250,12 +251,12 @@ static int put_all(struct index_builder *b, struct writer *w, struct index_heade
 	return fflush(w->file) ? -errno : 0;
 }
 
-/* One cell for four events, or a screen of them: a short trace has a small index. */
+/* One cell for so many events, which a screen of slices shows better: a short trace has a small index. */
 static int fit(struct index_builder *b, uint64_t end_ns, uint64_t n_events)
 {
 	uint64_t n = MIN_CELLS;
 
-	while (n < SERIES_CELLS && n < n_events / 4)
+	while (n < SERIES_CELLS && n < n_events / CELL_EVENTS)
 		n *= 2;
 	return series_set_fit(&b->set, end_ns, n);
 }

@@ -494,7 +494,9 @@ int timeline_replay(struct trace_reader *r, const struct replay_filter *filter,
 		    (ret = tl_moments_feed(&moments, r, tl, err)) < 0)
 			break;
 		if (!n++) {
-			base = last = ev.time;
+			last = ev.time;
+			base = filter && filter->base_ns && filter->base_ns < last ? filter->base_ns
+										   : last;
 			if (ret_base_ns)
 				*ret_base_ns = base;
 			if (filter) {

@@ -14,6 +14,9 @@ struct replay_filter {
 	 * end. The sink gets what ends in the window or reaches into it; slices are cut at its
 	 * begin, and the numbers of tl_thread are those of the window. */
 	uint64_t from_ns, to_ns;
+	/* Time of the trace's first event, for a reader that gives a part of its events only; 0: the
+	 * first one that it gives. */
+	uint64_t base_ns;
 	/* Each NULL or a 0-terminated list. A family matches if the kind's name contains the text;
 	 * a thread if its tid equals or its name contains it; a task by the number that is shown.
 	 */

@@ -30,12 +30,18 @@ const struct view_answer *view_find_answer(const char *path)
 	return NULL;
 }
 
-int view_reader(const struct view_source *v, struct trace_reader **ret, struct error *err)
+int view_open_again(const struct view_source *v, struct error *err)
 {
 	char name[32];
 
 	/* Opened again, with a position of its own; also if the path is another file's by now. */
 	snprintf(name, sizeof(name), "/proc/self/fd/%d", v->trace);
-	int fd = file_open(name, FILE_EMPTY, err);
+	return file_open(name, FILE_EMPTY, err);
+}
+
+int view_reader(const struct view_source *v, struct trace_reader **ret, struct error *err)
+{
+	int fd = view_open_again(v, err);
+
 	return fd < 0 ? fd : trace_reader_open_fd(fd, ret, err);
 }

@@ -2,7 +2,6 @@
 /* The exact slices of a window, as JSON. */
 #include "view/slices.h"
 
-#include "base/file.h"
 #include "base/syscalls.h"
 #include "base/vec.h"
 
@@ -38,10 +37,8 @@ void slice_sort(struct slice_list *list)
 
 int slice_read(const struct view_source *v, struct window *w, struct error *err)
 {
-	char name[32];
+	int fd = view_open_again(v, err);
 
-	snprintf(name, sizeof(name), "/proc/self/fd/%d", v->trace);
-	int fd = file_open(name, FILE_EMPTY, err);
 	w->ix = v->index;
 	return fd < 0 ? fd : window_read(w, v->tables, fd, err);
 }

@@ -504,6 +504,22 @@ def test_a_part_of_a_trace_is_a_trace(pollux, tmp_path):
     assert 0 < wanted <= report["wakes"]
 
 
+def test_a_report_of_a_part_alone_is_near_that_of_the_whole(pollux, tmp_path):
+    trace = many_events(tmp_path, 1)
+    with serving(pollux, trace) as one:
+        middle = one.json("api/trace")["span_ns"] // 2
+        window = f"from={middle}&to={middle + 5000000}"
+        whole, part = one.json(f"api/report?{window}"), one.json(f"api/report?{window}&max_events=1000")
+        assert part.pop("window_only") and "window_only" not in whole
+        assert one.end() == (0, "")
+    assert part["begin_ns"] == whole["begin_ns"] == middle and part["duration_ns"] == whole["duration_ns"]
+    # What has no past is the same; all threads are in the middle of something at its begin.
+    assert part["polls"] == whole["polls"] > 0
+    assert {worker["tid"]: worker["polls"] for worker in part["workers"]} == \
+        {worker["tid"]: worker["polls"] for worker in whole["workers"]}
+    assert part["events"] < whole["events"]
+
+
 @pytest.mark.parametrize("viewer, origin", [("firefox", "https://profiler.firefox.com"), ("speedscope", "https://www.speedscope.app")])
 def test_another_viewer_reads_its_file_and_nothing_else(pollux, folder, viewer, origin):
     with serving(pollux, folder / "requests.plx", "--in", viewer) as one:
