@@ -159,7 +159,7 @@ static unsigned heat_row(uint64_t ns)
 	return row < INDEX_HEAT_ROWS ? row : INDEX_HEAT_ROWS - 1;
 }
 
-static void widen_heat(struct index_builder *b)
+void index_builder_widen_heat(struct index_builder *b)
 {
 	for (uint32_t i = 0; i < b->n_lanes; i++) {
 		for (unsigned k = 0; k < IH_N; k++) {
@@ -182,8 +182,10 @@ static int heat(struct index_builder *b, struct building_lane *lane, enum index_
 
 	if (!lane)
 		return 0;
+	if (at > SERIES_MAX_NS)
+		at = SERIES_MAX_NS;
 	while (at >> b->heat_width_log2 >= INDEX_HEAT_CELLS)
-		widen_heat(b);
+		index_builder_widen_heat(b);
 	if (!lane->heat[what]) {
 		if (b->n_heats == MAX_HEATS)
 			return 0;

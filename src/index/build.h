@@ -43,3 +43,5 @@ struct index_builder {
 
 /* Fewer slices count as long: those above twice the length. */
 void index_builder_widen_exact(struct index_builder *b);
+/* Heat maps of twice as wide cells. */
+void index_builder_widen_heat(struct index_builder *b);

@@ -25,7 +25,6 @@
 #define MAX_SERIES 65536u
 #define MAX_GROUPS 65536u
 #define MAX_REPORT ((uint64_t)64 << 20)
-#define MAX_WIDTH_LOG2 47u
 
 struct index {
 	int fd;
@@ -110,10 +109,12 @@ int index_trace_read(int fd, struct index_trace *ret)
 
 static bool header_fits(const struct index_header *h)
 {
-	return h->n_levels && h->n_levels <= SERIES_CELLS_LOG2 + 1 && h->n_cells &&
-	       h->n_cells <= SERIES_CELLS && h->width_log2 <= MAX_WIDTH_LOG2 &&
-	       h->heat_width_log2 <= MAX_WIDTH_LOG2 + 8 && h->base_ns <= h->end_ns &&
-	       h->exact_ns <= UINT64_MAX / 4 && 1ull << (h->n_levels - 1) >= h->n_cells;
+	return h->base_ns <= h->end_ns && h->end_ns - h->base_ns <= SERIES_MAX_NS &&
+	       h->width_log2 < 63 && h->heat_width_log2 < 63 && h->exact_ns <= UINT64_MAX / 4 &&
+	       h->n_cells == ((h->end_ns - h->base_ns) >> h->width_log2) + 1 &&
+	       h->n_cells <= SERIES_CELLS && h->n_levels && h->n_levels <= SERIES_CELLS_LOG2 + 1 &&
+	       h->n_levels + h->width_log2 <= 64 && 1ull << (h->n_levels - 1) >= h->n_cells &&
+	       (h->end_ns - h->base_ns) >> h->heat_width_log2 < INDEX_HEAT_CELLS;
 }
 
 static int check_header(const struct index *ix, const struct index_trace *trace, struct error *err)

@@ -201,6 +201,10 @@ int series_stretch(struct series *s, uint64_t begin_ns, uint64_t end_ns)
 		begin_ns = set->base_ns;
 	if (end_ns <= begin_ns)
 		return 0;
+	if (end_ns - set->base_ns > SERIES_MAX_NS)
+		end_ns = set->base_ns + SERIES_MAX_NS;
+	if (end_ns <= begin_ns)
+		return 0;
 	if (series_cell(set, end_ns) >= SERIES_CELLS || set->bytes > set->max_bytes) {
 		int code = reach(set, end_ns);
 		if (code < 0)

@@ -24,6 +24,9 @@
 #define SERIES_BLOCK 512u /* cells that are kept together */
 #define SERIES_BLOCKS (SERIES_CELLS / SERIES_BLOCK)
 
+/* The most that a trace can last, 146 years: what is later counts as this, and no width overflows. */
+#define SERIES_MAX_NS ((uint64_t)1 << 62)
+
 struct series_set {
 	uint64_t base_ns;    /* where cell 0 begins */
 	unsigned width_log2; /* of a cell */
@@ -58,7 +61,9 @@ int series_set_fit(struct series_set *set, uint64_t end_ns, uint64_t n);
 /* Cell of a time, also beyond the last. */
 static inline uint64_t series_cell(const struct series_set *set, uint64_t time_ns)
 {
-	return time_ns <= set->base_ns ? 0 : (time_ns - set->base_ns) >> set->width_log2;
+	uint64_t since = time_ns <= set->base_ns ? 0 : time_ns - set->base_ns;
+
+	return (since < SERIES_MAX_NS ? since : SERIES_MAX_NS) >> set->width_log2;
 }
 
 /* Calls for each block that is not 0, in order, with SERIES_BLOCK values. A negative return ends it. */

@@ -291,6 +291,8 @@ int index_builder_write(struct index_builder *b, int fd, const struct index_trac
 
 	if (b->latest_ns > h.end_ns && b->latest_ns != UINT64_MAX)
 		h.end_ns = b->latest_ns;
+	if (h.end_ns - h.base_ns > SERIES_MAX_NS)
+		h.end_ns = h.base_ns + SERIES_MAX_NS;
 	if (w) {
 		w->file = copy < 0 ? NULL : fdopen(copy, "w");
 		w->zstd = ZSTD_createCCtx();
@@ -303,6 +305,8 @@ int index_builder_write(struct index_builder *b, int fd, const struct index_trac
 	} else {
 		code = fit(b, h.end_ns, h.n_events);
 		choose_exact(b, h.end_ns, h.n_events);
+		while ((h.end_ns - h.base_ns) >> b->heat_width_log2 >= INDEX_HEAT_CELLS)
+			index_builder_widen_heat(b);
 		h.exact_ns = b->exact_ns;
 		h.width_log2 = b->set.width_log2;
 		h.heat_width_log2 = b->heat_width_log2;

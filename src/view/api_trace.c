@@ -52,7 +52,9 @@ static void write_thread(const struct trace_reader *r, const struct index_lane *
 
 	json_string(j, "name", t && t->name ? t->name : "");
 	json_string(j, "short", t && t->name ? t->name : "");
-	json_string(j, "role", thread_role(lane->role));
+	/* As the report calls one that polls and is no worker. */
+	json_string(j, "role",
+		    lane->role == IX_OTHER && lane->polls ? "blocking" : thread_role(lane->role));
 	json_u64(j, "thread", lane->number);
 	json_u64(j, "tid", t ? t->tid : 0);
 	json_u64(j, "process", t ? t->process : 0);
