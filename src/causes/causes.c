@@ -338,6 +338,15 @@ static bool begins_round(struct causes *c, const struct task_past *t, const stru
 	return true;
 }
 
+static void begin_round(struct causes *c, struct task_past *t, uint64_t begin_ns)
+{
+	const struct kind_past *k = kind_of(c, t->kind);
+
+	t->in_round = k;
+	t->round_ns = begin_ns;
+	t->round_head = k ? (uint32_t)k->head : 0;
+}
+
 /* Its poll has ended: if it waits at the head point now, a round is over. */
 static void end_round(struct causes *c, struct task_past *t, const struct tl_poll *poll)
 {
@@ -345,10 +354,12 @@ static void end_round(struct causes *c, struct task_past *t, const struct tl_pol
 
 	if (!k || !k->head || poll->outcome != TO_PENDING || point_of(c, poll->place) != k->head)
 		return;
-	if (t->in_round)
+	/* One that began at a point that was the head then is none. */
+	if (t->in_round && t->round_head == k->head)
 		add_round(c, t, tree_of(c, t->kind), t->round_ns, poll->end_ns);
-	t->in_round = poll->woken_inside;
-	t->round_ns = poll->end_ns;
+	t->in_round = false;
+	if (poll->woken_inside)
+		begin_round(c, t, poll->end_ns);
 }
 
 /* ---- the sink ---- */
@@ -483,7 +494,8 @@ static void add_wait(struct causes *c, struct task_past *t, const struct tl_wait
 	account(c, t, s);
 }
 
-/* A thread that polls tasks fires a waker between polls: its driver found what the task waits for. */
+/* A thread that polls tasks fires a waker between polls: its driver found what the task waits for, or
+ * it is that of a task that has yielded, which is fired there, too. */
 static enum woken_by driver_wake(struct causes *c, const struct task_past *t,
 				 const struct tl_wait *wait)
 {
@@ -493,6 +505,8 @@ static enum woken_by driver_wake(struct causes *c, const struct task_past *t,
 		return WB_IO;
 	if (what == WF_TIMER)
 		return WB_TIMER;
+	if (what == WF_YIELD)
+		return WB_YIELD;
 	return t->by_driver ? WB_DRIVER : WB_OUTSIDE;
 }
 
@@ -511,8 +525,7 @@ static int on_wait(void *ctx, const struct tl_wait *wait)
 			t->woken_by = driver_wake(c, t, wait);
 		add_wait(c, t, wait);
 		if (wait->next == TS_SCHEDULED && begins_round(c, t, wait)) {
-			t->in_round = true;
-			t->round_ns = wait->end_ns;
+			begin_round(c, t, wait->end_ns);
 		}
 		t->woken_by = WB_UNKNOWN;
 	} else {

@@ -34,6 +34,7 @@ struct task_past {
 	uint64_t head;		    /* number of its newest segment; 0: none */
 	uint64_t first_ns, last_ns; /* of all its segments: first begin, last end */
 	uint64_t round_ns;
+	uint32_t round_head; /* point at which it began */
 	/* Of the wake that ends its wait now. */
 	uint64_t cause, waker_task;
 	uint32_t waker_kind, waker_thread;

@@ -83,7 +83,10 @@ static enum unit_type best_units(const struct causes *c, const struct tree *t)
 		return UNIT_ROUND;
 	if (c->opt.unit == CU_ROUND)
 		return UNIT_N;
-	return tasks ? UNIT_TASK : parts ? UNIT_PART : UNIT_N;
+	/* A few tasks that ended say nothing of the many that wait still. */
+	if (parts && (!tasks || (c->opt.unit == CU_AUTO && parts > tasks)))
+		return UNIT_PART;
+	return tasks ? UNIT_TASK : UNIT_N;
 }
 
 static bool is_shown(const struct causes *c, const struct tree *t)

@@ -110,7 +110,7 @@ static void write_sentence(const struct causes *c, struct buf *out, const struct
 		text_exact(out, s->slow.n);
 		buf_str(out, ") took ");
 	} else {
-		buf_str(out, "  It took ");
+		buf_str(out, s->slow.n == 1 ? "  It took " : "  On average each took ");
 	}
 	text_duration(out, s->slow.ns / s->slow.n);
 	buf_str(out, " = ");

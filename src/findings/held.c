@@ -280,8 +280,9 @@ static int judge_guard(struct rule_state *st, const struct rule_moment *rm)
 		buf_printf(&d->text, " until it lets go, thread %u in ", thread->tid);
 		say_call(&d->text, thread);
 	} else if (n > 1) {
-		buf_str(&d->text, "; so are ");
-		say_count(&d->text, n - 1, "other guard", "other guards");
+		buf_str(&d->text, "; ");
+		say_count(&d->text, n - 1, "other guard is held over one, too",
+			  "other guards are held over awaits, too");
 	}
 	finding_of_moment(d, st, rm, &rm->m.tasks[(blocks ? blocks : first)->task]);
 	if (blocks)

@@ -37,12 +37,14 @@ enum wait_for trace_place_waits_for(const struct trace_reader *r, uint64_t place
 		{"channel", WF_MESSAGE}, {"sync::mpsc", WF_MESSAGE},
 		{"notify", WF_MESSAGE},	 {"Notified", WF_MESSAGE},
 		{"Recv", WF_MESSAGE},	 {"recv", WF_MESSAGE},
-		{"signal", WF_MESSAGE},	 {"net::", WF_IO},
-		{"Tcp", WF_IO},		 {"Udp", WF_IO},
-		{"Unix", WF_IO},	 {"eadiness", WF_IO},
-		{"accept", WF_IO},	 {"io::", WF_IO},
+		{"oneshot", WF_MESSAGE}, {"signal", WF_MESSAGE},
+		{"net::", WF_IO},	 {"Tcp", WF_IO},
+		{"Udp", WF_IO},		 {"Unix", WF_IO},
+		{"eadiness", WF_IO},	 {"accept", WF_IO},
+		{"::io::", WF_IO}, /* not "tokio::" */
 		{"read", WF_IO},	 {"write", WF_IO},
 		{"onnection", WF_IO},	 {"async_io", WF_IO},
+		{"yield_now", WF_YIELD},
 	};
 
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)

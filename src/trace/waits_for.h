@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum wait_for { WF_OTHER = 0, WF_LOCK, WF_IO, WF_TIMER, WF_MESSAGE };
+enum wait_for { WF_OTHER = 0, WF_LOCK, WF_IO, WF_TIMER, WF_MESSAGE, WF_YIELD };
 
 /* `place`: 1 + the index of a struct trace_place, 0: none; `own`: as for trace_reader_own_place().
  * Whether what the program's own code awaits there, or what that awaits itself down to the innermost
@@ -15,6 +15,6 @@ enum wait_for { WF_OTHER = 0, WF_LOCK, WF_IO, WF_TIMER, WF_MESSAGE };
 bool trace_place_awaits_a(const struct trace_reader *r, uint64_t place, const char *const *own,
 			  const char *part);
 /* By these names: mutex, rwlock and semaphore; sockets and files; sleeps; channels and
- * notifications. */
+ * notifications; yield_now(). */
 enum wait_for trace_place_waits_for(const struct trace_reader *r, uint64_t place,
 				    const char *const *own);

@@ -243,10 +243,10 @@ static inline void log_lanes(struct buf *out, const struct finding *f, uint64_t 
 	buf_char(out, '\n');
 }
 
-/* One line for each finding of some score: "rule: text", with "<- cause". In *lanes, unless it is
- * NULL, one for each with what it is about. */
-static inline char *judged_with_lanes(struct recording *rec, const struct replay_filter *filter,
-				      struct buf *lanes)
+/* One line for each finding of that score or more: "rule: text", with "<- cause". In *lanes, unless
+ * it is NULL, one for each with what it is about. */
+static inline char *judged_all(struct recording *rec, const struct replay_filter *filter,
+			       unsigned least_score, struct buf *lanes)
 {
 	char path[] = "/tmp/test_findings.XXXXXX";
 	struct timeline_totals totals;
@@ -283,7 +283,7 @@ static inline char *judged_with_lanes(struct recording *rec, const struct replay
 		assert_in_range(one->score, 1, 100);
 		if (i)
 			assert_true(findings_get(f, i - 1)->score >= one->score);
-		if (one->score < FINDING_MINOR)
+		if (one->score < least_score)
 			continue;
 		buf_printf(&log, "%s: %s", one->rule, one->text);
 		if (one->cause)
@@ -303,9 +303,20 @@ static inline char *judged_with_lanes(struct recording *rec, const struct replay
 	return buf_steal(&log);
 }
 
+static inline char *judged_with_lanes(struct recording *rec, const struct replay_filter *filter,
+				      struct buf *lanes)
+{
+	return judged_all(rec, filter, FINDING_MINOR, lanes);
+}
+
 static inline char *judged(struct recording *rec, const struct replay_filter *filter)
 {
 	return judged_with_lanes(rec, filter, NULL);
+}
+
+static inline char *judged_from(struct recording *rec, unsigned least_score)
+{
+	return judged_all(rec, NULL, least_score, NULL);
 }
 
 /* That a finding of the rule is about this, as log_lanes() writes it. */

@@ -37,7 +37,19 @@ static const struct trace_kind kinds[N_KINDS] = {
 		       .flags = TRACE_KIND_HANDLER},
 };
 
-enum { P_NONE, P_LOCK, P_SLEEP, P_SOCKET, P_CHANNEL, P_JOIN, P_SELECT, P_LOCK_2, P_SEND, N_PLACES };
+enum {
+	P_NONE,
+	P_LOCK,
+	P_SLEEP,
+	P_SOCKET,
+	P_CHANNEL,
+	P_JOIN,
+	P_SELECT,
+	P_LOCK_2,
+	P_SEND,
+	P_YIELD,
+	N_PLACES
+};
 
 static const struct trace_place places[N_PLACES - 1] = {
 	[P_LOCK - 1] = {.function = "app::a",
@@ -69,6 +81,10 @@ static const struct trace_place places[N_PLACES - 1] = {
 			.file = "m.rs",
 			.line = 80,
 			.awaits = "tokio::sync::mpsc::bounded::send::Acquire"},
+	[P_YIELD - 1] = {.function = "app::i",
+			 .file = "m.rs",
+			 .line = 90,
+			 .awaits = "tokio::task::yield_now::yield_now"},
 	[P_LOCK_2 - 1] = {.function = "app::g",
 			  .file = "m.rs",
 			  .line = 70,
@@ -458,6 +474,52 @@ static void test_ends(void **state)
 	       "    still, at the end 100\n");
 }
 
+/* The worker parks twice before it fires the waker of a task that has yielded. What is awaited is
+ * no I/O, though "tokio::" ends like "io::", and no round begins. */
+static void test_yield(void **state)
+{
+	RECORD(rec);
+	(void)state;
+	worker(rec, 0);
+	spawn(rec, 10, 0, K_TASK, 1);
+	poll(rec, 10, 20, 0, K_TASK, 1, TO_PENDING, P_YIELD);
+	for (unsigned i = 0; i < 3; i++) {
+		uint64_t t = 100 * (i + 1);
+
+		park(rec, t - 70, t - 20, 0, TB_EPOLL_WAIT);
+		park(rec, t - 20, t, 0, TB_EPOLL_WAIT);
+		wake(rec, t, 0, K_TASK, 1);
+		poll(rec, t, t + 10, 0, K_TASK, 1, TO_PENDING, P_YIELD);
+	}
+	park(rec, 310, 400, 0, TB_EPOLL_WAIT);
+	expect(rec, CU_AUTO, K_TASK,
+	       "app::task 390\n"
+	       "  polled 40\n"
+	       "  waiting for task::yield_now::yield_now at m.rs:90 app::i 350\n"
+	       "    it had yielded 260\n"
+	       "    still, at the end 90\n");
+}
+
+/* One task ended at once, two wait still: these are shown, unless whole ones are asked for. */
+static void test_parts(void **state)
+{
+	RECORD(rec);
+	(void)state;
+	worker(rec, 0);
+	for (unsigned i = 1; i <= 3; i++) {
+		spawn(rec, 10 * i, 0, K_TASK, i);
+		poll(rec, 10 * i, 10 * i + 5, 0, K_TASK, i, i == 1 ? TO_READY : TO_PENDING,
+		     i == 1 ? P_NONE : P_CHANNEL);
+	}
+	park(rec, 35, 100, 0, TB_EPOLL_WAIT);
+	expect(rec, CU_AUTO, K_TASK,
+	       "app::task 150\n"
+	       "  polled 10\n"
+	       "  waiting for mpsc::recv at m.rs:40 app::d 140\n"
+	       "    still, at the end 140\n");
+	expect(rec, CU_TASK, K_TASK, "app::task 5\n  polled 5\n");
+}
+
 /* ---- tasks that wait for tasks ---- */
 
 /* A message through three tasks: what each did since the first began to wait. */
@@ -735,6 +797,28 @@ static void test_rounds(void **state)
 	       "    for a timer 30\n"
 	       "  ready, not polled 6\n"
 	       "    its thread was between polls 6\n");
+}
+
+/* A round that began at what was the head point then is none, wherever it ends. */
+static void test_head_changes(void **state)
+{
+	RECORD(rec);
+	(void)state;
+	worker(rec, 0);
+	spawn(rec, 10, 0, K_TASK, 1);
+	poll(rec, 10, 20, 0, K_TASK, 1, TO_PENDING, P_SLEEP);
+	spawn(rec, 20, 0, K_TASK, 2);
+	poll(rec, 20, 30, 0, K_TASK, 2, TO_PENDING, P_SOCKET);
+	park(rec, 30, 100, 0, TB_EPOLL_WAIT);
+	wake(rec, 100, 0, K_TASK, 1); /* a timer: the head, until the socket's */
+	poll(rec, 100, 110, 0, K_TASK, 1, TO_PENDING, P_LOCK);
+	park(rec, 110, 200, 0, TB_EPOLL_WAIT);
+	wake(rec, 200, 0, K_TASK, 2);
+	begin(rec, 200, 0, K_TASK, 2);
+	wake(rec, 205, 0, K_TASK, 1);
+	end(rec, 210, 0, K_TASK, 2, TO_PENDING, P_SOCKET);
+	poll(rec, 210, 220, 0, K_TASK, 1, TO_PENDING, P_SOCKET);
+	expect(rec, CU_ROUND, K_TASK, "app::task 10\n  polled 10\n");
 }
 
 /* Requests of a handler, which begins and ends within polls. */
@@ -1044,18 +1128,20 @@ static void test_torture(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_polls),	 cmocka_unit_test(test_ready),
-		cmocka_unit_test(test_driver),	 cmocka_unit_test(test_unlooked),
-		cmocka_unit_test(test_sched),	 cmocka_unit_test(test_too_many_causes),
-		cmocka_unit_test(test_budget),	 cmocka_unit_test(test_past_the_window),
-		cmocka_unit_test(test_deep),	 cmocka_unit_test(test_full_channel),
-		cmocka_unit_test(test_stack),	 cmocka_unit_test(test_longest),
-		cmocka_unit_test(test_ends),	 cmocka_unit_test(test_chain),
-		cmocka_unit_test(test_lock),	 cmocka_unit_test(test_lock_by_place),
-		cmocka_unit_test(test_blocking), cmocka_unit_test(test_spawner),
-		cmocka_unit_test(test_rounds),	 cmocka_unit_test(test_handler),
-		cmocka_unit_test(test_lost),	 cmocka_unit_test(test_window),
-		cmocka_unit_test(test_slowest),	 cmocka_unit_test(test_torture),
+		cmocka_unit_test(test_polls),	     cmocka_unit_test(test_ready),
+		cmocka_unit_test(test_driver),	     cmocka_unit_test(test_unlooked),
+		cmocka_unit_test(test_sched),	     cmocka_unit_test(test_too_many_causes),
+		cmocka_unit_test(test_budget),	     cmocka_unit_test(test_past_the_window),
+		cmocka_unit_test(test_deep),	     cmocka_unit_test(test_full_channel),
+		cmocka_unit_test(test_stack),	     cmocka_unit_test(test_longest),
+		cmocka_unit_test(test_ends),	     cmocka_unit_test(test_chain),
+		cmocka_unit_test(test_lock),	     cmocka_unit_test(test_lock_by_place),
+		cmocka_unit_test(test_blocking),     cmocka_unit_test(test_spawner),
+		cmocka_unit_test(test_rounds),	     cmocka_unit_test(test_handler),
+		cmocka_unit_test(test_yield),	     cmocka_unit_test(test_parts),
+		cmocka_unit_test(test_head_changes), cmocka_unit_test(test_lost),
+		cmocka_unit_test(test_window),	     cmocka_unit_test(test_slowest),
+		cmocka_unit_test(test_torture),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
