@@ -183,8 +183,8 @@ static int times_of(struct job *job, const struct trace_reader *r, const struct 
 
 	if (m->when != MOMENT_END)
 		return error_set(err, -ENOENT,
-				 "--longer-than: there is no moment of the recording's end, and of "
-				 "its start it is not known how long tasks had waited");
+				 "--longer-than needs the moment of the recording's end: of its "
+				 "start it is not known how long tasks had waited");
 	for_ns = calloc(m->n_tasks + 1, sizeof(*for_ns));
 	if (!for_ns)
 		return error_set(err, -ENOMEM, "out of memory");

@@ -318,9 +318,19 @@ static const char *of_recordings(const struct cli_args *args)
 static int check_causes(const struct cli_args *args)
 {
 	const char *unit = cli_option(args, "unit"), *slowest = cli_option(args, "slowest");
+	const char *const *tasks = cli_option_all(args, "task");
 	enum causes_unit parsed;
 	double part;
 
+	for (size_t i = 0; tasks && tasks[i]; i++) {
+		char *end;
+
+		errno = 0;
+		strtoull(tasks[i], &end, 0);
+		if (errno || !*tasks[i] || *end)
+			return cli_usage(args, "--task is the number of a task, not '%s'",
+					 tasks[i]);
+	}
 	if (unit && causes_parse_unit(unit, &parsed) < 0)
 		return cli_usage(args, "--unit is task or round, not '%s'", unit);
 	if (slowest && causes_parse_slowest(slowest, &part) < 0)

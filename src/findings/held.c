@@ -489,8 +489,10 @@ static void find_channel(struct rule_state *st, const struct rule_moment *rm,
 	}
 	buf_str(&d->text, ": ");
 	say_moment_task(&d->text, t);
-	buf_str(&d->text, t->state == IS_IDLE ? ", which receives from it, waits"
-					      : ", which receives from it, runs");
+	buf_str(&d->text, ", which receives from it, ");
+	buf_str(&d->text, t->state == IS_IDLE	     ? "waits"
+			  : t->state == IS_SCHEDULED ? "is ready, but not polled"
+						     : "runs");
 	if (t->state == IS_IDLE)
 		say_own_point(&d->text, t);
 	buf_str(&d->text, "; ");

@@ -134,7 +134,7 @@ static int judge_lost_task(struct rule_state *st, const struct rule_moment *rm)
 	buf_str(&d->text, " can never run again: ");
 	text_safe(&d->text, g->lost[0].proof);
 	if (g->n_lost > 1) {
-		buf_str(&d->text, "; so can ");
+		buf_str(&d->text, "; nor can ");
 		say_count(&d->text, g->n_lost - 1, "other task", "other tasks");
 	}
 	for (size_t i = 0; i < g->n_lost && i < FINDING_LANES; i++)

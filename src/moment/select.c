@@ -36,9 +36,10 @@ static bool is_one_of(const char *word, const char *const *words)
 static bool has_id(const struct moment_task *t, const char *const *words)
 {
 	for (; *words; words++) {
-		uint64_t v = strtoull(*words, NULL, 0);
+		char *end;
+		uint64_t v = strtoull(*words, &end, 0);
 
-		if (v == t->id || v == t->addr)
+		if (**words && !*end && (v == t->id || v == t->addr))
 			return true;
 	}
 	return false;

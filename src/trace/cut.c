@@ -76,8 +76,8 @@ static int copy_chunk(struct cut *c, uint64_t offset, const struct plx_chunk_hea
 	return put(c, payload, h->size);
 }
 
-/* The tables and moments before and after, the events that are wanted; and the rounds between these, which
- * bound what a reader holds. */
+/* The tables before and after, the events that are wanted; and the rounds between these, which bound what
+ * a reader holds. Moments are of the whole recording, and left out. */
 static bool is_wanted(const struct plx_chunk_header *h, uint64_t offset, const uint64_t *offsets,
 		      size_t n)
 {

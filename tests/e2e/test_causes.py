@@ -252,3 +252,12 @@ def test_demo(pollux, tmp_path):
     assert what(lock) == ("waiting", "tokio::sync::mutex::lock")
     assert lock["place"]["function"] == "shop::buy"
     assert find(lock, ("holder", "shop::serve_connection"))["slowest"]["sum"] > slowest / 2
+
+
+def test_wrong_words(pollux, trace_of_all):
+    for options, says in [(["--task", "abc"], "--task is the number of a task, not 'abc'"),
+                          (["--task", ""], "--task is the number of a task, not ''"),
+                          (["--unit", "day"], "--unit is task or round, not 'day'"),
+                          (["--slowest", "0%"], "--slowest is a percentage, as 1%, not '0%'")]:
+        done = driver.run(pollux, "why", trace_of_all, *options)
+        assert done.returncode == 2 and says in done.stderr, done.stderr

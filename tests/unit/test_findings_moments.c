@@ -255,6 +255,11 @@ static void test_lost_task(void **state)
 	add_task(POINT(10, CHILDREN(LEAF(AW_UNKNOWN, .name = "app::Ready"))))->refs = 2;
 	finds("lost-task",
 	      "task 1 app::task can never run again: it is idle and no waker of it exists");
+	for (unsigned i = 0; i < 2; i++)
+		add_task(POINT(10, CHILDREN(LEAF(AW_UNKNOWN, .name = "app::Ready"))))->refs = 2;
+	finds("lost-task", "task 1 app::task can never run again: it is idle and no waker of it "
+			   "exists: its 2 references are its list's and its join handle's; nor "
+			   "can 1 other task\n");
 	/* The third reference is a waker's. */
 	add_task(POINT(10, CHILDREN(LEAF(AW_UNKNOWN, .name = "app::Ready"))))->refs = 3;
 	finds("lost-task", NULL);
@@ -405,6 +410,11 @@ static void test_channel(void **state)
 	finds("channel-fills",
 	      "1,234 messages are queued in a channel without a bound: task 1 app::task, "
 	      "which receives from it, waits at src/main.rs:10 app::task; 3 senders\n");
+	channel(1234, 0);
+	scene.tasks[0].state = IS_SCHEDULED;
+	finds("channel-fills",
+	      "1,234 messages are queued in a channel without a bound: task 1 app::task, "
+	      "which receives from it, is ready, but not polled; 3 senders\n");
 	channel(1234, 2000);
 	finds("channel-fills", NULL);
 	channel(999, 0);
