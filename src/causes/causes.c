@@ -250,14 +250,17 @@ static void fill(struct causes *c, struct task_past *t, uint64_t end_ns)
 	account(c, t, add_segment(c, t, SEG_UNKNOWN, end_ns));
 }
 
-/* Its time off the CPU was in no call that was reported. */
-static void add_off_cpu(struct causes *c, struct task_past *t, uint32_t thread)
+/* Its times off the CPU that begin before that were in no call that was reported; the others were. */
+static void add_off_cpu(struct causes *c, struct task_past *t, uint64_t before_ns)
 {
-	if (!t->off_end_ns)
-		return;
-	add_polled(c, t, SEG_RUN, 0, thread, t->off_begin_ns);
-	add_polled(c, t, SEG_OFF_CPU, t->off_call, thread, t->off_end_ns);
-	t->off_end_ns = 0;
+	for (size_t i = 0; i < t->n_off && t->off[i].begin_ns < before_ns; i++) {
+		const struct off_cpu *off = &t->off[i];
+
+		add_polled(c, t, SEG_RUN, 0, off->thread, off->begin_ns);
+		add_polled(c, t, off->preempted ? SEG_PREEMPTED : SEG_OFF_CPU, off->call,
+			   off->thread, off->end_ns);
+	}
+	t->n_off = 0;
 }
 
 /* ---- units ---- */
@@ -374,7 +377,7 @@ static int on_task_begin(void *ctx, struct tl_task *task)
 	struct causes *c = ctx;
 	struct task_past *t = map_new(&c->tasks, task->serial, 0, sizeof(*t));
 	struct segment *birth;
-	const struct task_past *parent;
+	struct task_past *parent;
 
 	if (!t)
 		return -ENOMEM;
@@ -387,6 +390,8 @@ static int on_task_begin(void *ctx, struct tl_task *task)
 	if (!t->whole)
 		return 0;
 	parent = task->parent ? find_task(c, task->parent) : NULL;
+	if (parent)
+		add_off_cpu(c, parent, UINT64_MAX);
 	birth = add_segment(c, t, SEG_BIRTH, task->spawn_ns);
 	if (birth) {
 		birth->kind = parent ? parent->kind : TRACE_KIND_NONE;
@@ -417,6 +422,7 @@ static int on_task_end(void *ctx, struct tl_task *task)
 			 &t->parts);
 	c->n_parts -= t->parts.n;
 	parts_done(&t->parts);
+	free(t->off);
 	map_remove(&c->tasks, t->serial, 0);
 	c->recent[t->serial % N_RECENT_TASKS] = NULL;
 	free(t);
@@ -545,7 +551,7 @@ static int on_poll(void *ctx, const struct tl_poll *poll)
 	th->driver = th->polling = false;
 	th->polls = true;
 	fill(c, t, poll->begin_ns);
-	add_off_cpu(c, t, poll->thread);
+	add_off_cpu(c, t, UINT64_MAX);
 	add_polled(c, t, SEG_RUN, 0, poll->thread, poll->end_ns);
 	end_round(c, t, poll);
 	return status(c);
@@ -564,9 +570,7 @@ static int on_block(void *ctx, const struct tl_block *block)
 		th->polling = true;
 		th->polling_kind = t->kind;
 	}
-	if (t->off_end_ns && t->off_begin_ns >= block->begin_ns)
-		t->off_end_ns = 0;
-	add_off_cpu(c, t, block->thread);
+	add_off_cpu(c, t, block->begin_ns);
 	add_polled(c, t, SEG_RUN, 0, block->thread, block->begin_ns);
 	add_polled(c, t, SEG_CALL, block->call, block->thread, block->end_ns);
 	return status(c);
@@ -584,15 +588,17 @@ static int on_off_cpu(void *ctx, const struct tl_off_cpu *off)
 		t = task_of(c, off->task);
 		if (!t)
 			return 0;
-		add_off_cpu(c, t, off->thread);
-		if (off->reason == TX_PREEMPTED) {
-			add_polled(c, t, SEG_RUN, 0, off->thread, off->begin_ns);
-			add_polled(c, t, SEG_PREEMPTED, 0, off->thread, off->end_ns);
-		} else {
-			t->off_begin_ns = off->begin_ns;
-			t->off_end_ns = off->end_ns;
-			t->off_call = (uint16_t)off->syscall;
-		}
+		if (t->n_off == MAX_OFF_CPU)
+			add_off_cpu(c, t, UINT64_MAX);
+		if (!GROW(t->off, t->n_off, t->cap_off))
+			return -ENOMEM;
+		t->off[t->n_off++] = (struct off_cpu){
+			.begin_ns = off->begin_ns,
+			.end_ns = off->end_ns,
+			.thread = off->thread,
+			.call = off->reason == TX_PREEMPTED ? 0 : (uint16_t)off->syscall,
+			.preempted = off->reason == TX_PREEMPTED,
+		};
 		return status(c);
 	}
 	th = thread_of(c, off->thread);
@@ -672,6 +678,8 @@ static int on_wake(void *ctx, const struct tl_wake *wake)
 		t->woken_by = WB_YIELD;
 	} else if (wake->source_task) {
 		source = find_task(c, wake->source_task->serial);
+		if (source)
+			add_off_cpu(c, source, UINT64_MAX); /* it is in no call now */
 		t->woken_by = source ? WB_TASK : WB_UNKNOWN;
 		t->waker_kind = wake->source_task->kind;
 		t->waker_task = wake->source_task->number;
@@ -723,6 +731,7 @@ static int on_future_end(void *ctx, struct tl_future *future)
 	tree = map_get(&c->trees, t->kind, future->kind);
 	if (!tree)
 		tree = new_tree(c, t->kind, future->kind);
+	add_off_cpu(c, t, UINT64_MAX);
 	add_round(c, t, tree, future->begin_ns, future->end_ns);
 	return status(c);
 }

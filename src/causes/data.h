@@ -24,6 +24,13 @@ struct unlooked {
 	uint32_t thread;	 /* that had looked last before */
 };
 
+struct off_cpu {
+	uint64_t begin_ns, end_ns;
+	uint32_t thread;
+	uint16_t call;
+	bool preempted;
+};
+
 /* Where a task is, since the end of its last segment. */
 struct task_past {
 	uint64_t serial, number;
@@ -41,9 +48,10 @@ struct task_past {
 	enum woken_by woken_by;
 	bool by_driver; /* the thread had just waited for events */
 	struct unlooked unlooked;
-	/* Off its CPU within a poll, unless a call is reported that it was in. */
-	uint64_t off_begin_ns, off_end_ns;
-	uint16_t off_call;
+	/* Off its CPU within the poll that is open, since its newest segment: a call that it was in
+	 * meanwhile is reported later. */
+	struct off_cpu *off;
+	size_t n_off, cap_off;
 	uint64_t stack, stack_ns; /* the last that was taken in a call of its */
 	struct parts parts;	  /* since first_ns */
 };
@@ -125,6 +133,8 @@ struct causes {
 #define CREDIT_MAX (1u << 20)
 #define WALK_MAX 65536
 #define WALK_DEPTH 8
+/* Times off the CPU that a task keeps until it is known whether they were in a call. */
+#define MAX_OFF_CPU 1024
 /* Items of the parts of all living tasks. */
 #define MAX_PARTS ((size_t)1 << 22)
 

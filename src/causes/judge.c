@@ -33,6 +33,7 @@ static void task_free(void *value)
 	struct task_past *t = value;
 
 	parts_done(&t->parts);
+	free(t->off);
 	free(t);
 }
 
