@@ -947,8 +947,8 @@ int attach_close(struct attach *a, struct error *err)
 	tracer_end(a->tracer);
 	a->tracer = NULL;
 	a->err = NULL;
-	/* A process that ended meanwhile needs nothing restored. */
-	if (rc < 0 && !attach_alive(a))
+	/* A process that ended meanwhile, or ends now, needs nothing restored. */
+	if (rc < 0 && (!attach_alive(a) || process_lost(&a->process, NULL) < 0))
 		return 0;
 	if (rc < 0 && err)
 		*err = local;
