@@ -223,7 +223,7 @@ int rights_explain(pid_t pid, int code, struct error *err)
 			err, code,
 			"process %d may not be looked into: it has more rights than you, or made "
 			"itself undumpable (setuid, file capabilities, prctl PR_SET_DUMPABLE): run "
-			"pollux as root",
+			"pollux as root, with CAP_SYS_PTRACE (containers have it only on demand)",
 			pid);
 	return error_set(
 		err, code,
