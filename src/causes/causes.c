@@ -250,10 +250,11 @@ static void fill(struct causes *c, struct task_past *t, uint64_t end_ns)
 	account(c, t, add_segment(c, t, SEG_UNKNOWN, end_ns));
 }
 
-/* Its times off the CPU that begin before that were in no call that was reported; the others were. */
+/* Its times off the CPU that end before that were in no call that was reported; the others were: one that
+ * begins just before its call is of the kernel's clock, which is not quite the agent's. */
 static void add_off_cpu(struct causes *c, struct task_past *t, uint64_t before_ns)
 {
-	for (size_t i = 0; i < t->n_off && t->off[i].begin_ns < before_ns; i++) {
+	for (size_t i = 0; i < t->n_off && t->off[i].end_ns <= before_ns; i++) {
 		const struct off_cpu *off = &t->off[i];
 
 		add_polled(c, t, SEG_RUN, 0, off->thread, off->begin_ns);

@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/text.h"
+#include "base/text_fit.h"
 #include "base/units.h"
 #include "cli/output.h"
 #include "cli/verbs.h"
@@ -149,8 +150,10 @@ static void show(struct job *job, const struct graph *graph, const struct compar
 		buf_str(&job->out, "\n\n");
 	}
 	render_text(graph, &job->render, &job->out);
-	if (since)
+	if (since) {
 		comparison_text(since, &job->out);
+		text_wrap(&job->out, job->render.width);
+	}
 }
 
 /* Of several processes those that have a task that was chosen are shown: 1 or 0. A process alone has

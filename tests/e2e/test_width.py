@@ -66,6 +66,13 @@ def test_every_width(trace, verb):
                 assert len(set(rows)) == len(rows), (columns, rows)
 
 
+def test_tree_of_every_width():
+    for columns in range(60, 201, 7):
+        text = output(["tree", "moments.plx"], columns)
+        assert "since the start of the recording" in text
+        assert all(width(line) <= columns for line in text.splitlines()), (columns, text)
+
+
 def test_without_columns():
     """120 where nothing says how wide; whole names with --wide."""
     env = {key: value for key, value in os.environ.items() if key != "COLUMNS"}
