@@ -15,8 +15,10 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <ucontext.h>
+#include <unistd.h>
 
 #define AGENT_REFS ((1ull << 48) - 1)
 #define POINTER_NODE 16u
@@ -395,7 +397,8 @@ static void expect_held(struct agent_hook *task, struct object *o, uint64_t firs
 			bool linked)
 {
 	struct boxed_task t = {.state = 3 * TOKIO_REFERENCE, .id = 4};
-	const void *future = o->box ? &o->box->future : NULL;
+	/* The box may be no pointer. */
+	const void *future = (const void *)((uintptr_t)o->box + offsetof(struct in_box, future));
 	struct agent_event e;
 
 	of_the_connection = o;
@@ -412,6 +415,14 @@ static void expect_held(struct agent_hook *task, struct object *o, uint64_t firs
 	}
 	expect_event(AE_POLL_PENDING, CONNECTION_KIND, (void *)4);
 	expect_nothing();
+}
+
+static bool is_memory(uint64_t at)
+{
+	char bytes[sizeof(struct in_box)];
+	struct iovec here = {bytes, sizeof(bytes)}, there = {(void *)at, sizeof(bytes)};
+
+	return process_vm_readv(getpid(), &here, 1, &there, 1, 0) > 0;
 }
 
 static void test_held(void **state)
@@ -467,6 +478,8 @@ static void test_held(void **state)
 	/* What is no pointer is not followed. */
 	o = (struct object){.untouched = true};
 	for (uint64_t wrong = 0; wrong < 1ull << 62; wrong = 3 * wrong + 1) {
+		if (is_memory(wrong)) /* a sanitizer's */
+			continue;
 		o.box = (struct in_box *)wrong;
 		hook->future.tag_size = wrong % 2 ? 8 : 0;
 		expect_held(task, &o, 0, 0, false);
