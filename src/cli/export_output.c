@@ -24,8 +24,10 @@ void output_done(struct output *o)
 
 int output_open(struct output *o, const char *path, const struct export_ops *ops, struct error *err)
 {
-	o->replaces = (struct file_replaces){"an export of this format", ops->begin, ops->begin_len,
-					     ops->begin_at};
+	o->replaces =
+		(struct file_replaces){ops->begin ? "an export of this format"
+						  : "marked as an export (this format has no mark)",
+				       ops->begin, ops->begin_len, ops->begin_at};
 	o->path = strdup(path);
 	if (!o->path)
 		return error_set(err, -ENOMEM, "out of memory");

@@ -102,7 +102,8 @@ static int make_report(struct trace_reader *reader, const struct report_options 
 static int write_html(struct trace_reader *reader, const struct report_options *opt,
 		      const char *input, const char *path, struct error *err)
 {
-	static const struct file_replaces html = {"a page", "<!DOCTYPE html>"};
+	static const struct file_replaces html = {"a page of pollux",
+						  "<!DOCTYPE html>\n<!-- pollux report -->"};
 	_cleanup_buf_ struct buf page = BUF_INIT;
 	struct file_output out = FILE_OUTPUT_INIT;
 	struct report *rep;
@@ -169,7 +170,7 @@ static int run(const struct cli_args *args, struct error *err)
 			       : make_report(reader, &opt, json, &out, err);
 		cli_progress_done();
 		if (r < 0 && r != -ENOENT)
-			error_add(err, "cannot read %s", input);
+			error_add(err, html ? "cannot make a page of %s" : "cannot read %s", input);
 	}
 	if (r == 0 && !html)
 		r = json ? cli_write(&out, err) : cli_show(args, &out, err);

@@ -3,12 +3,14 @@
 #include "cli/view.h"
 
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "cli/input.h"
 #include "cli/verbs.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static int parse_port(const struct cli_args *args, uint16_t *ret)
 {
@@ -58,6 +60,10 @@ static int run(const struct cli_args *args, struct error *err)
 		r = input_trace(args, &input);
 	if (r)
 		return r;
+	if (strcmp(input, "-") != 0 && access(input, F_OK) < 0) {
+		error_sys(err, -errno, "cannot open %s", input);
+		return 1;
+	}
 	if (!input_is_file(input))
 		return cli_usage(args, "the trace is read many times: give a file, not '%s'",
 				 input);

@@ -78,6 +78,8 @@ def main(folder, output, depfile):
               "img-src data: blob:; base-uri 'none'; form-action 'none'")
     page = (folder / "index.html").read_text()
     for old, new in {
+            # What `report --html` replaces begins so (src/cli/report.c).
+            "<!DOCTYPE html>\n": "<!DOCTYPE html>\n<!-- pollux report -->\n",
             '<meta charset="utf-8">': '<meta charset="utf-8">\n<meta http-equiv="Content-Security-Policy" '
                                       f'content="{policy}">',
             "<title>pollux</title>": "<title><!-- title --> · pollux</title>",

@@ -24,6 +24,7 @@ WRITERS = {
     "record": lambda out: ["record", "-o", out, "--", "/bin/true"],
     "export": lambda out: ["export", "-f", "speedscope", "-o", out, TRACE],
     "import": lambda out: ["import", "-o", out, RECORDING],
+    "report": lambda out: ["report", "--html", out, TRACE],
 }
 # Each reads a file that it was given.
 READERS = {
@@ -120,7 +121,7 @@ def test_only_its_own_kind_is_replaced(pollux, tmp_path, verb):
     """Of what is there a file of the same kind is replaced, and one without content."""
     chrome = tmp_path / "chrome.json"
     assert run(pollux, "export", "-o", chrome, TRACE).returncode == 0
-    others = {"text": b"precious", "program": Path("/bin/true").read_bytes(), "chrome": chrome.read_bytes()}
+    others = {"text": b"precious", "page": b"<!DOCTYPE html>\n<title>mine</title>\n", "program": Path("/bin/true").read_bytes(), "chrome": chrome.read_bytes()}
     if verb == "export":
         others["trace"] = TRACE.read_bytes()
     for name, content in others.items():
