@@ -281,7 +281,7 @@ function waitingPath(data, state, place, resource) {
 	if (state === "ready")
 		return [{ name: "ready, not polled" }];
 	if (state !== "wait" || !place)
-		return [{ name: state === "wait" ? "at an unknown place" : "unknown" }];
+		return [{ name: state === "wait" ? "unknown" : "not known: events were lost" }];
 	const path = data.chain(place).map((number) => {
 		const p = data.places[number - 1];
 

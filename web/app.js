@@ -21,8 +21,7 @@ class App {
 		this.data = data;
 		this.trace = trace;
 		this.state = new State(trace.span_ns, trace.begin_ns ?? 0);
-		this.laneOfThread = new Map(trace.lanes.filter((l) => l.kind === "thread").map((l) => [l.thread, l.id]));
-		this.laneOfFamily = new Map(trace.lanes.filter((l) => l.kind === "family").map((l) => [l.family, l.id]));
+		this.knowLanes();
 		this.places = {};
 		this.names = { slice: (s) => this.sliceTitle(s), place: (p) => placeText(this.places[p]) || "?" };
 		this.state.readAddress(location.hash);
@@ -50,6 +49,13 @@ class App {
 		onThemeChange(() => this.resized());
 	}
 
+	knowLanes() {
+		const { lanes } = this.trace;
+
+		this.laneOfThread = new Map(lanes.filter((l) => l.kind === "thread").map((l) => [l.thread, l.id]));
+		this.laneOfFamily = new Map(lanes.filter((l) => l.kind === "family").map((l) => [l.family, l.id]));
+	}
+
 	start() {
 		this.timeline.start();
 		this.overview.load();
@@ -70,6 +76,7 @@ class App {
 		const { width } = state;
 
 		Object.assign(this.trace, trace);
+		this.knowLanes();
 		state.span = Math.max(trace.span_ns, 1);
 		this.overview.load();
 		this.timeline.lanes.layOut();

@@ -16,7 +16,6 @@ export async function openData() {
 }
 
 const ROLES = ["worker", "block_on", "blocking", "other"];
-const SCHEDULER = / \((multi_thread|current_thread|local)\)$/;
 
 // What the page needs first: the trace, with what its report says of it as a whole. Lanes are called as
 // in the report, and have a rank, by which they are shown.
@@ -30,8 +29,7 @@ function withReport(trace, report) {
 
 		lanes[lane.id] = lane.kind === "thread"
 			? { ...lane, short: `${lane.name}/${lane.tid}`, rank: ROLES.indexOf(lane.role) * 1e9 + lane.tid }
-			: { ...lane, name, short: SCHEDULER.test(name) ? lane.short : lane.short.replace(SCHEDULER, ""),
-				rank: rank.get(lane.family) ?? report.families.length };
+			: { ...lane, name, rank: rank.get(lane.family) ?? report.families.length };
 	}
 	const named = (family) => family && lanes.find((l) => l.kind === "family" && l.name === family)?.id;
 
@@ -141,10 +139,12 @@ class ServerData {
 	follow(fn) {
 		const source = new EventSource("api/follow");
 
-		source.onmessage = () => {
+		// Where the connection breaks it is made again, until the trace is whole.
+		source.onmessage = (event) => {
 			this.answers.clear();
+			if (!JSON.parse(event.data).live)
+				source.close();
 			fn();
 		};
-		source.onerror = () => source.close();
 	}
 }

@@ -111,7 +111,7 @@ export class Lanes {
 			this.onData();
 			await Promise.all([
 				...lanes.map((l) => this.loadSlices(l, from, to, asked)),
-				...[...state.open].map((id) => this.loadTasks(id, from, to, asked))]);
+				...[...state.open].filter((id) => trace.lanes[id]?.kind === "family").map((id) => this.loadTasks(id, from, to, asked))]);
 		} catch (error) {
 			this.app.fail(error);
 		}

@@ -129,14 +129,14 @@ export class State {
 	readAddress(hash) {
 		for (const part of hash.replace(/^#/, "").split("&")) {
 			const [key, value = ""] = part.split("=");
-			const window = /^(\d+)-(\d+)$/.exec(value);
+			const window = /^(\d{1,16})-(\d{1,16})$/.exec(value);
 
 			if (key === "t" && window)
 				this.look(Number(window[1]), Number(window[2]));
 			else if (["poll", "task", "lane", "finding"].includes(key))
 				this.selection = { type: key, id: key === "poll" || key === "task"
 					? decoded(value) : Number(value) };
-			else if (key === "at" && this.selection && /^\d+$/.test(value))
+			else if (key === "at" && this.selection && /^\d{1,16}$/.test(value))
 				this.selection.at = Number(value);
 			else if (key === "open")
 				this.open = new Set(value.split(",").filter((v) => /^\d+$/.test(v)).map(Number));

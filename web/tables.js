@@ -160,7 +160,7 @@ export class Tables {
 
 	async loadNow() {
 		const { state, data } = this.app;
-		const id = state.table in TABLES || state.table in this.views ? state.table : "families";
+		const id = Object.hasOwn(TABLES, state.table) || Object.hasOwn(this.views, state.table) ? state.table : "families";
 		const asked = ++this.asked;
 		const window = this.window;
 

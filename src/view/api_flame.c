@@ -7,7 +7,6 @@
 #include "base/hash.h"
 #include "base/map.h"
 #include "base/vec.h"
-#include "trace/labels.h"
 #include "view/answer.h"
 #include "view/common.h"
 
@@ -316,7 +315,7 @@ int answer_flame(const struct view_source *v, const struct request *q, struct bu
 			return error_set(err, -ENOENT, "there is no such lane");
 		f.lane = (uint32_t)lane;
 	}
-	if (kind_labels_make(v->tables, NULL, &f.labels) < 0 || !GROW(f.nodes, f.n, f.cap))
+	if (view_labels(v, &f.labels) < 0 || !GROW(f.nodes, f.n, f.cap))
 		return error_set(err, -ENOMEM, "out of memory");
 	f.nodes[f.n++] = (struct node){.lane = UINT32_MAX};
 	TRY(cpu ? make_cpu(&f, err) : make_waiting(&f, err));

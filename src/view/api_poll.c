@@ -2,7 +2,6 @@
 /* One poll: what happened in it, who woke its task, whom it woke. */
 #include "base/cleanup.h"
 #include "base/vec.h"
-#include "trace/labels.h"
 #include "view/answer.h"
 #include "view/slices.h"
 
@@ -370,7 +369,7 @@ int answer_poll(const struct view_source *v, const struct request *q, struct buf
 	p.task = id[2];
 	p.begin_ns = facts.base_ns + id[3];
 	TRY(read_around(&p, err));
-	if (kind_labels_make(v->tables, NULL, &labels) < 0)
+	if (view_labels(v, &labels) < 0)
 		return error_set(err, -ENOMEM, "out of memory");
 	json_init(&j, out, false);
 	j.shown = true;

@@ -2,7 +2,6 @@
 /* What the page needs first: what the trace is of, and its lanes. */
 #include "base/cleanup.h"
 #include "base/units.h"
-#include "trace/labels.h"
 #include "view/answer.h"
 #include "view/common.h"
 
@@ -124,7 +123,7 @@ int answer_trace(const struct view_source *v, const struct request *q, struct bu
 	struct json j;
 
 	(void)q;
-	if (kind_labels_make(v->tables, NULL, &labels) < 0)
+	if (view_labels(v, &labels) < 0)
 		return error_set(err, -ENOMEM, "out of memory");
 	index_facts(v->index, &facts);
 	const char *slash = strrchr(v->path, '/');

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "index/index.h"
+#include "trace/labels.h"
 #include "view/answer.h"
 
 /* Window of a request in CLOCK_MONOTONIC: from <= t < to, never empty. 0 or -EINVAL. */
@@ -18,6 +19,10 @@ const char *view_task_id(char text[static 96], uint32_t kind, uint64_t task);
 /* The number by which people know a task: the runtime's id, or its address. */
 const char *view_task_number(char text[static 96], const struct trace_reader *r, uint32_t kind,
 			     uint64_t task);
+
+/* The labels of the lanes' families, as the report has them: kinds of which there was no task have no say. 0 or
+ * -ENOMEM. */
+int view_labels(const struct view_source *v, struct kind_labels *ret);
 
 /* The places that an answer names. */
 struct view_places {

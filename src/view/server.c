@@ -44,7 +44,9 @@
 #define MAX_WORKERS 4u
 #define MAX_WAITING 64u
 #define MAX_HEADERS 16384
-#define IDLE_S 120
+/* Without a request on a connection; that a browser reads nothing of an answer. */
+#define IDLE_S 30
+#define UNREAD_S 120
 /* Connections beyond wait in the kernel until others have ended. */
 #define MAX_FD 200
 #define PIPE_PART 65536
@@ -174,6 +176,15 @@ static void send_asset(struct server *s, struct evhttp_request *http, const stru
 	      same ? 0 : a->len);
 }
 
+/* A browser says nothing while it waits for an answer, however long that takes. */
+static void wait_for_request(struct evhttp_connection *connection, bool waits)
+{
+	static const struct timeval idle = {.tv_sec = IDLE_S}, unread = {.tv_sec = UNREAD_S};
+	struct bufferevent *stream = evhttp_connection_get_bufferevent(connection);
+
+	bufferevent_set_timeouts(stream, waits ? &idle : NULL, waits ? &idle : &unread);
+}
+
 /* ---- jobs ---- */
 
 static void start_waiting(struct server *s);
@@ -229,8 +240,10 @@ static struct evhttp_request *job_take_request(struct job *job)
 	struct evhttp_request *http = job->http;
 	struct evhttp_connection *connection = evhttp_request_get_connection(http);
 
-	if (connection)
+	if (connection) {
 		evhttp_connection_set_closecb(connection, NULL, NULL);
+		wait_for_request(connection, true);
+	}
 	job->http = NULL;
 	return http;
 }
@@ -394,6 +407,7 @@ static void take_job(struct server *s, struct evhttp_request *http, const struct
 	job->answer = answer;
 	request_copy(&job->request, request);
 	evhttp_connection_set_closecb(evhttp_request_get_connection(http), on_closed, job);
+	wait_for_request(evhttp_request_get_connection(http), false);
 	*s->waiting_last = job;
 	s->waiting_last = &job->next;
 	s->n_waiting++;
@@ -445,8 +459,10 @@ static void end_follower(struct follower *f)
 {
 	struct evhttp_connection *connection = evhttp_request_get_connection(f->http);
 
-	if (connection)
+	if (connection) {
 		evhttp_connection_set_closecb(connection, NULL, NULL);
+		wait_for_request(connection, true);
+	}
 	evhttp_send_reply_end(f->http);
 	follower_free(f);
 }
@@ -474,6 +490,7 @@ static void take_follower(struct server *s, struct evhttp_request *http)
 	*f = (struct follower){.server = s, .http = http, .next = s->followers};
 	s->followers = f;
 	evhttp_connection_set_closecb(evhttp_request_get_connection(http), on_follower_closed, f);
+	wait_for_request(evhttp_request_get_connection(http), false);
 	add_headers(s, http, "text/event-stream", "no-store", false);
 	evhttp_send_reply_start(http, 200, "OK");
 	tell_follower(f);

@@ -611,3 +611,31 @@ def test_a_follower_that_goes_away_ends_nothing(pollux, tmp_path):
                 rest += got
         assert one.json("api/trace")["live"] is False
         assert one.end() == (0, "")
+
+
+def test_a_connection_lasts_as_long_as_its_answer(pollux, tmp_path):
+    """Followers and slow readers send nothing for longer than a connection without a request is kept."""
+    idle = 35
+    trace = tmp_path / "growing.plx"
+    whole = (GOOD / "requests.plx").read_bytes()
+    trace.write_bytes(whole[: len(whole) - 20])
+    with serving(pollux, trace, "--follow") as one:
+        with socket.create_connection(("127.0.0.1", one.port), 20) as unused, \
+                socket.create_connection(("127.0.0.1", one.port), 20) as plain:
+            plain.sendall(f"GET {one.page}api/follow HTTP/1.1\r\nHost: 127.0.0.1:{one.port}\r\n\r\n".encode())
+            got = plain.recv(65536)
+            while b'"live": true' not in got:
+                got += plain.recv(65536)
+            plain.settimeout(idle)
+            with pytest.raises(TimeoutError):
+                while True:
+                    assert plain.recv(65536), "the server has ended the stream"
+            assert unused.recv(1) == b"", "one without a request is ended"
+            trace.write_bytes(whole)
+            plain.settimeout(60)
+            got = b""
+            while b'"live": false' not in got:
+                more = plain.recv(65536)
+                assert more, got
+                got += more
+        assert one.end() == (0, "")

@@ -112,17 +112,6 @@ def export(pollux, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def report(pollux):
-    """report(trace, *options): what `report --json` says of it."""
-    def run(trace, *options):
-        done = subprocess.run([pollux, "report", "--json", trace, *options], capture_output=True, text=True,
-                              check=True, timeout=300)
-        return json.loads(done.stdout)
-
-    return run
-
-
-@pytest.fixture(scope="session")
 def viewer_pages():
     """The folder of the viewers' pages and of the npm packages."""
     if not browser.find():

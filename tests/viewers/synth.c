@@ -2,9 +2,10 @@
 /*
  * Makes a trace of an imagined server, for tests of what reads traces when no real one is at hand:
  *
- *     synth OUT.plx [MILLISECONDS [CONNECTIONS_PER_SECOND [WORKERS [PREFIX]]]]
+ *     synth OUT.plx [MILLISECONDS [CONNECTIONS_PER_SECOND [WORKERS [PREFIX [twins]]]]]
  *
- * PREFIX begins every name in it. Of 0 milliseconds it has one event.
+ * PREFIX begins every name in it. Of 0 milliseconds it has one event. With "twins" the program has each kind
+ * of task a second time, for a scheduler that no task uses.
  * A small simulation, not a list of random events: workers take tasks from one run queue, park when
  * it is empty and are unparked by wakes; an accept loop spawns a task per connection; connections
  * wait for the I/O driver, send to a logger through a channel, some read a file on the blocking
@@ -47,6 +48,7 @@ static uint32_t n_workers = 4, blocking_thread, kinds[N_KINDS];
 static struct task *queue, **queue_end = &queue, *all, *logger;
 static uint64_t next_id = 1;
 static const char *prefix = "";
+static bool twins;
 static struct {
 	uint64_t spawns, polls, wakes, events, panicked;
 } made;
@@ -320,6 +322,12 @@ static void describe(void)
 					  .site_addrs = &address,
 					  .sites = &site};
 		check(trace_writer_kind(writer, &kind, &kinds[i]));
+		if (!twins)
+			continue;
+		kind.vtable += 0x10000;
+		kind.poll += 0x10000;
+		kind.scheduler = "current_thread";
+		check(trace_writer_kind(writer, &kind, &index));
 	}
 	for (uint32_t i = 0; i < n_workers + 1; i++) {
 		char name[256];
@@ -342,10 +350,11 @@ int main(int argc, char **argv)
 		n_workers = (uint32_t)strtoul(argv[4], NULL, 10);
 	if (argc > 5)
 		prefix = argv[5];
+	twins = argc > 6 && !strcmp(argv[6], "twins");
 	if (argc < 2 || !per_second || !n_workers || n_workers > MAX_WORKERS) {
 		fprintf(stderr,
 			"usage: synth OUT.plx [MILLISECONDS [CONNECTIONS_PER_SECOND [WORKERS "
-			"[PREFIX]]]]\n");
+			"[PREFIX [twins]]]]]\n");
 		return 2;
 	}
 	if (trace_writer_open(argv[1], &writer, &err) < 0) {

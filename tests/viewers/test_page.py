@@ -446,13 +446,17 @@ def test_a_link_shows_the_same(page, html, trace, report):
 
 
 @pytest.mark.parametrize("address", ["#t=9-3", "#t=-5-x&poll=99999999&open=7777,x", "#task=%zz", "#lane=4711&table=nothing",
-                                     "#finding=99", "#poll=<img src=x onerror=alert(1)>", "#t=0-99999999999999999999"])
+                                     "#finding=99", "#poll=<img src=x onerror=alert(1)>", "#t=0-99999999999999999999",
+                                     pytest.param(f"#t={'9' * 400}-{'9' * 400}", id="infinite"), "#table=constructor", "#open=0,7777"])
 def test_any_address_does_no_harm(html, trace, address):
     with browser.Page(1280, 800) as page:
         open_page(page, html(trace), address)
         begin, end = state(page)
         assert 0 <= begin < end <= page.eval("pollux.state.span")
         assert page.eval("document.querySelectorAll('img').length") == 0
+        settled(page)
+        assert page.eval("pollux.tables.id") == "families" and not page.eval("document.querySelector('#panel .caution')?.textContent")
+        assert page.eval("document.getElementById('tooltip').hidden"), text(page, "#tooltip")
 
 
 def test_copy_and_help(page, report, trace):

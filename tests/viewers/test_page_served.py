@@ -70,6 +70,25 @@ def test_first_picture(page, html, trace, report):
     assert origins == [page.eval("location.origin")]
 
 
+def test_families_are_called_as_in_the_report(pollux, report, tmp_path):
+    """Where the program has other kinds of tasks of their names, of which there was no task."""
+    trace = tmp_path / "twins.plx"
+    subprocess.run([pollux.parents[2] / "tests/viewers/synth", trace, "60", "1500", "4", "", "twins"], check=True,
+                   stdout=subprocess.DEVNULL)
+    families = {f["kind"]: f["name"] for f in report(trace)["families"]}
+    answers = {}
+    with Served(pollux, trace) as served:
+        for what in ("trace", "search?q=shop::", "flame?kind=waiting"):
+            with urllib.request.urlopen(f"{served.url}api/{what}") as answer:
+                answers[what.split("?")[0]] = json.load(answer)
+    lanes = [lane for lane in answers["trace"]["lanes"] if lane["kind"] == "family"]
+    assert {lane["family"]: lane["name"] for lane in lanes} == families
+    hits = [hit["text"] for hit in answers["search"]["hits"] if hit["kind"] == "family"]
+    assert hits and set(hits) <= set(families.values())
+    assert {f["name"] for f in answers["flame"]["children"]} <= {lane["short"] for lane in lanes}
+    assert not [lane["short"] for lane in lanes if lane["short"].endswith(")")]
+
+
 def test_same_cells(page, html, trace):
     """The server's index and the page's own sums, over the whole trace."""
     sums = """(async () => {
