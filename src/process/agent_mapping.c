@@ -497,6 +497,17 @@ static bool is_future(const struct agent_hook *hook)
 	return hook->type == AH_FUTURE || hook->type == AH_ROOT_SITE;
 }
 
+/* Where a method's future is. `last_state` comes after that, in each recording anew. */
+static void take_held(struct agent_hook *to, const struct agent_hook *from)
+{
+	to->future.result.offset = from->future.result.offset;
+	to->future.result.size = from->future.result.size;
+	to->future.future_offset = from->future.future_offset;
+	to->future.tag_size = from->future.tag_size;
+	to->future.tag_some = from->future.tag_some;
+	to->future.held_offset = from->future.held_offset;
+}
+
 /* Whether an entry is the one that we would write, but for what is learned or comes later. */
 static bool same_hook(const struct agent_hook *ours, struct agent_hook there)
 {
@@ -504,7 +515,10 @@ static bool same_hook(const struct agent_hook *ours, struct agent_hook there)
 
 	there.flags = (uint16_t)((there.flags & ~learned) | (ours->flags & learned));
 	there.program = ours->program;
-	if (is_future(ours)) {
+	if (ours->flags & AGENT_HOOK_HELD) {
+		there.last_state = ours->last_state;
+		take_held(&there, ours);
+	} else if (is_future(ours)) {
 		there.future.alone = ours->future.alone;
 	} else {
 		if (ours->task.vtable_offset == OFFSET_UNKNOWN)
@@ -521,6 +535,8 @@ static bool same_hook(const struct agent_hook *ours, struct agent_hook there)
 /* What was learned of it stays, so that a poll which began with it ends with it. */
 static void keep_learned(struct agent_hook *ours, const struct agent_hook *there)
 {
+	if (ours->flags & AGENT_HOOK_HELD)
+		take_held(ours, there);
 	if (is_future(ours))
 		return;
 	if (ours->task.vtable_offset == OFFSET_UNKNOWN)

@@ -161,6 +161,25 @@ def test_requests_of_hyper(pollux, service, tmp_path):
     assert by_route == {"item": requests["item"], "pool": requests["pool"]}
 
 
+def test_area_of_hyper(pollux, tmp_path):
+    """Another recording uses the area that is there, though the first one has told it where hyper's methods have their future."""
+    trace = tmp_path / "t.plx"
+    with driver.Target(build("service-hyper", "release-debug", "service")) as target:
+        for _ in range(2):
+            recorder = driver.Recorder(pollux, target.pid, trace)
+            recorder.until_compiled()
+            assert recorder.stop()[0] == 0
+        recorder = driver.Recorder(pollux, target.pid, trace)
+        recorder.until_compiled()
+        with open(f"/proc/{target.pid}/mem", "rb") as memory:
+            assert len(list(driver.agent_states(target.pid, memory))) == 1
+        target.go()
+        truth = target.truth()
+        assert recorder.stop()[0] == 0 and target.end() == 0
+    (family,) = [f for f in driver.report(pollux, trace)["families"] if "handlers" in f]
+    assert family["handlers"][0]["requests"] == sum(r["requests"] for r in truth["routes"])
+
+
 # How the names of tasks begin that serve.
 HANDLERS = {
     "axum": "axum::serve::",
