@@ -138,6 +138,8 @@ struct index;
 int index_open(int fd, const struct index_trace *trace, struct index **ret_index,
 	       struct error *err);
 void index_free(struct index *ix);
+/* Whether the trace (a descriptor) has the size and the time of the change that it had when it was made. */
+bool index_fits(const struct index *ix, int trace);
 /* Its file, read by pread() only. */
 int index_fd(const struct index *ix);
 

@@ -80,6 +80,11 @@ static int read_piece(const struct index *ix, const struct index_piece *p, size_
 	return 0;
 }
 
+static uint64_t modified_ns(const struct stat *st)
+{
+	return (uint64_t)st->st_mtim.tv_sec * 1000000000u + (uint64_t)st->st_mtim.tv_nsec;
+}
+
 int index_trace_read(int fd, struct index_trace *ret)
 {
 	struct index_trace trace = {0};
@@ -91,8 +96,7 @@ int index_trace_read(int fd, struct index_trace *ret)
 	if (fstat(fd, &st) < 0)
 		return -errno;
 	trace.bytes = (uint64_t)st.st_size;
-	trace.modified_ns =
-		(uint64_t)st.st_mtim.tv_sec * 1000000000u + (uint64_t)st.st_mtim.tv_nsec;
+	trace.modified_ns = modified_ns(&st);
 	ssize_t n = pread(fd, part, 64 << 10, 0);
 	if (n < 0)
 		return -errno;
@@ -198,6 +202,14 @@ void index_free(struct index *ix)
 	map_done(&ix->by_number);
 	ZSTD_freeDCtx(ix->zstd);
 	free(ix);
+}
+
+bool index_fits(const struct index *ix, int trace)
+{
+	struct stat st;
+
+	return fstat(trace, &st) == 0 && (uint64_t)st.st_size == ix->h.trace.bytes &&
+	       modified_ns(&st) == ix->h.trace.modified_ns;
 }
 
 int index_fd(const struct index *ix)

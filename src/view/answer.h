@@ -21,6 +21,7 @@ struct export_ops;
 struct view_source {
 	const char *path; /* of the trace, for people */
 	int trace;	  /* descriptor; read only by what opens it again (view_reader()) */
+	bool followed;	  /* it was still written when it was opened: it may change */
 	bool live;	  /* it is still written */
 	struct index *index;
 	struct trace_reader *tables; /* that has read all but the events */

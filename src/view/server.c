@@ -694,6 +694,7 @@ static int open_trace(struct view_source *v, const struct view_options *opt, str
 	TRY(code);
 	TRY(trace_reader_skip_events(v->tables, err));
 	const char *lost;
+	v->followed = opt->follow;
 	v->live = opt->follow && trace_reader_truncated(v->tables, &lost);
 	return 0;
 }

@@ -161,6 +161,13 @@ static void run(int fd, const struct view_source *source, const struct view_answ
 	signal(SIGHUP, SIG_DFL);
 	worker_keep_only(kept, sizeof(kept) / sizeof(*kept));
 	set_limits(answer);
+	struct error changed = {0};
+	if (!source->followed && !index_fits(source->index, source->trace)) {
+		error_set(&changed, -ESTALE,
+			  "the trace has changed since it was opened: end pollux view and start it "
+			  "again");
+		_exit(write_failure(fd, -ESTALE, &changed) ? 0 : 1);
+	}
 	bool whole = answer->stream ? stream_answer(fd, source, answer, request)
 				    : write_answer(fd, source, answer, request);
 	_exit(whole ? 0 : 1);

@@ -639,3 +639,21 @@ def test_a_connection_lasts_as_long_as_its_answer(pollux, tmp_path):
                 assert more, got
                 got += more
         assert one.end() == (0, "")
+
+
+def test_a_trace_that_is_written_to_is_not_shown(pollux, tmp_path):
+    """Its index and its tables are those of before. One that has another file's name by now is shown on."""
+    trace = shutil.copy(GOOD / "requests.plx", tmp_path)
+    with serving(pollux, trace) as one:
+        whole = one.json("api/trace")
+        os.rename(shutil.copy(GOOD / "small.plx", tmp_path / "other.plx"), trace)
+        assert one.json("api/trace") == whole and one.json("api/report?from=1&to=2000")
+        assert one.end() == (0, "")
+    with serving(pollux, trace) as one:
+        assert one.json("api/trace")
+        with open(trace, "ab") as out:
+            out.write(b"x")
+        for path in ("api/trace", "api/cells", "api/slices?lane=0", "download"):
+            status, _, body = one.ask(path)
+            assert status == 500 and "has changed" in json.loads(body)["error"], path
+        assert one.end() == (0, "")
