@@ -25,7 +25,8 @@
  * the kernel would unlock the whole mapping. What is left: within the third call the kernel frees the
  * place before it moves the pages, for which it needs some hundred bytes. It has them, or ends a
  * process to get them (mm/page_alloc.c: so little is never refused), unless a control group is at its
- * limit and may not end one (memory.oom_control of version 1).
+ * limit and may not end one (memory.oom_control of version 1). A program that may not be ended for that
+ * (oom_score_adj) is left alone: it may be alone in a control group.
  */
 #include "process/across.h"
 
@@ -38,6 +39,8 @@
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <linux/oom.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -71,6 +74,15 @@ static bool locks_memory(const struct process *p)
 
 	process_read_status(p, 0, status);
 	return process_status_number(status, "VmLck", false) != 0;
+}
+
+/* Whether the kernel may end it for want of memory. */
+static bool may_be_ended(const struct process *p)
+{
+	char text[16];
+
+	return process_read_file(p, "oom_score_adj", text, sizeof(text)) > 0 &&
+	       strtol(text, NULL, 10) > OOM_SCORE_ADJ_MIN;
 }
 
 /* The mapping of both pages; NULL: they have not one that shows a file's bytes. */
@@ -224,6 +236,8 @@ int across_make(struct across *x, const struct process_objects *objects,
 		.calls = calls, .n_calls = 3, .held = edit, .arg = &e, .hold = 1};
 	const char *trouble = trouble_of_map(p, pages);
 
+	if (!trouble && !may_be_ended(p))
+		trouble = "the kernel may not end the program for want of memory";
 	if (!trouble && (in_pages(&x->cave, pages) || !as_in_file(p, objects, NULL, pages)))
 		trouble = "its pages differ from the file";
 	if (trouble)

@@ -10,6 +10,7 @@
 #include "process/threads.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <asm/unistd.h>
 #include <linux/filter.h>
@@ -290,6 +291,31 @@ static void test_left_alone(void **state)
 	}
 }
 
+/* What the kernel may not end for want of memory is not changed, but given back what it had. */
+static void test_never_ended(void **state)
+{
+	struct process p = PROCESS_INIT;
+	pid_t pid = start();
+
+	(void)state;
+	assert_int_equal(process_open(pid, &p, NULL), 0);
+	int fd = openat(p.proc_fd, "oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+	assert_true(fd >= 0);
+	assert_int_equal(run_pollux(pid, false, false), 0);
+	bool may = write(fd, "-1000", 5) == 5; /* CAP_SYS_RESOURCE, which containers don't have */
+
+	assert_int_equal(run_pollux(pid, true, false), 0);
+	assert_true(live_is(pid, before));
+	assert_int_equal(run_pollux(pid, false, false), may ? 1 : 0);
+	assert_true(live_is(pid, may ? before : after));
+	close(fd);
+	process_close(&p);
+	finish(pid);
+	if (!may)
+		skip();
+}
+
 /* ---- killed ---- */
 
 static int steps_left;
@@ -358,6 +384,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_there_and_back),
 		cmocka_unit_test(test_left_alone),
+		cmocka_unit_test(test_never_ended),
 		cmocka_unit_test(test_killed),
 	};
 
