@@ -299,6 +299,21 @@ static int export_one(const struct cli_args *args, const struct export_ops *ops,
 	return r < 0 && r != -EPIPE ? 1 : 0;
 }
 
+/* The second of two would replace what the first has just written. */
+static int refuse_same_names(const struct cli_args *args)
+{
+	for (size_t i = 0; i < cli_n_operands(args); i++) {
+		for (size_t k = 0; k < i; k++) {
+			if (output_folder_collides(cli_operand(args, k), cli_operand(args, i)))
+				return cli_usage(args,
+						 "%s and %s would get the same name in the folder: "
+						 "rename one",
+						 cli_operand(args, k), cli_operand(args, i));
+		}
+	}
+	return 0;
+}
+
 static int run(const struct cli_args *args, struct error *err)
 {
 	static char label[] = "exporting";
@@ -311,6 +326,7 @@ static int run(const struct cli_args *args, struct error *err)
 	if (!ops || (r = parse(args, &opt)) || (r = choose_tables(args, ops, &opt, &folder)))
 		return r;
 	if (folder && cli_n_operands(args) > 1) {
+		r = refuse_same_names(args);
 		for (size_t i = 0; r == 0 && i < cli_n_operands(args); i++)
 			r = export_one(args, ops, cli_operand(args, i), &opt, true, err);
 		return r;

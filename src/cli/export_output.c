@@ -3,6 +3,7 @@
 #include "cli/export_output.h"
 
 #include "base/buf.h"
+#include "base/cleanup.h"
 #include "base/error.h"
 
 #include <ctype.h>
@@ -61,6 +62,16 @@ static void add_name(struct buf *b, const char *input)
 	for (size_t i = 0; i < len; i++)
 		buf_char(b,
 			 isalnum((unsigned char)name[i]) || strchr("-_.", name[i]) ? name[i] : '_');
+}
+
+bool output_folder_collides(const char *input, const char *other)
+{
+	_cleanup_buf_ struct buf a = BUF_INIT, b = BUF_INIT;
+
+	add_name(&a, input);
+	add_name(&b, other);
+	return !buf_failed(&a) && !buf_failed(&b) && a.len == b.len &&
+	       (!a.len || !memcmp(a.data, b.data, a.len));
 }
 
 /* Each folder of the path that is not there yet. */

@@ -33,6 +33,8 @@ struct output_folder {
 	struct output files[32];
 	size_t n;
 };
+/* Both traces would get the same files in such a folder. */
+bool output_folder_collides(const char *input, const char *other);
 /* As struct export_folder wants it. */
 FILE *output_folder_open(void *ctx, const char *table, struct error *err);
 int output_folder_finish(struct output_folder *f, struct error *err);

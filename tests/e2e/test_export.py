@@ -112,6 +112,17 @@ def test_wrong_use(pollux, recorded, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_folder_with_two_traces_of_a_name(pollux, recorded, tmp_path):
+    """The second would replace the first without a word."""
+    for day in ("monday", "tuesday"):
+        (tmp_path / day).mkdir()
+        (tmp_path / day / "shop.plx").write_bytes(recorded.read_bytes())
+    result = driver.run(pollux, "export", "-f", "csv", "-o", f"{tmp_path}/all/", tmp_path / "monday" / "shop.plx",
+                        tmp_path / "tuesday" / "shop.plx")
+    assert result.returncode == 2 and "would get the same name in the folder: rename one" in result.stderr
+    assert not (tmp_path / "all").exists()
+
+
 def test_folder(pollux, recorded, tmp_path):
     """A folder for each table, in it one for each trace; a second export replaces the first."""
     other = tmp_path / "an=other trace.plx"
