@@ -56,6 +56,9 @@ static int run(const struct cli_args *args, struct error *err)
 		return cli_usage(args,
 				 "--follow is for the own page: other viewers read a trace once");
 	int r = parse_port(args, &opt.port);
+	if (r == 0 && opt.in && !strcmp(opt.in, "perfetto") && opt.port && opt.port != 9001)
+		return cli_usage(args, "Perfetto loads a trace from port 9001 only, not from %u",
+				 opt.port);
 	if (r == 0)
 		r = input_trace(args, &input);
 	if (r)

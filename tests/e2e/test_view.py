@@ -547,7 +547,7 @@ def test_without_another_viewer_there_is_no_file_for_it(requests):
 
 
 def test_an_unknown_viewer_is_a_wrong_use(pollux, folder):
-    for words in (["--in", "netscape"], ["--in", "perfetto", "--follow"], ["--port", "0"], ["--port", "70000"]):
+    for words in (["--in", "netscape"], ["--in", "perfetto", "--follow"], ["--in", "perfetto", "--port", "9002"], ["--port", "0"], ["--port", "70000"]):
         result = subprocess.run([pollux, "view", "--no-open", *words, folder / "small.plx"], capture_output=True, text=True, check=False)
         assert result.returncode == 2, words
 
