@@ -348,6 +348,14 @@ static inline bool has_tag(const struct agent_hook *hook, const char *box)
 	       agent_state_value(box, hook->future.tag_size) == hook->future.tag_some;
 }
 
+/* Whether what agent_state_value() reads there can be read: of a size that no compiler gives, eight bytes. */
+static bool is_value(const struct agent_future *f, const char *at, uint32_t size)
+{
+	bool small = size == 1 || size == 2 || size == 4;
+
+	return agent_readable(f->notes, (uint64_t)at, small ? size : 8);
+}
+
 /* The future in the object's box, as the object is lent to the method. False: it has none that may be
  * polled. Debug information says where it is, so it is asked whether there is memory. */
 static __attribute__((noinline)) bool find_held(struct agent_future *f)
@@ -356,15 +364,15 @@ static __attribute__((noinline)) bool find_held(struct agent_future *f)
 	uint16_t last = __atomic_load_n(&hook->last_state, __ATOMIC_ACQUIRE);
 	const char *at = box_pointer(f);
 
-	if (!last || (uint64_t)at % 8 || !agent_readable(f->notes, (uint64_t)at, 8))
+	if (!last || (uint64_t)at % 8 || !is_value(f, at, 8))
 		return false;
 	at = (const char *)agent_state_value(at, 8);
 	if (hook->future.tag_size &&
-	    (!agent_readable(f->notes, (uint64_t)at, hook->future.tag_size) || !has_tag(hook, at)))
+	    (!is_value(f, at, hook->future.tag_size) || !has_tag(hook, at)))
 		return false;
 	f->future = at + hook->future.future_offset;
 	at = future_state(hook, f->future);
-	if (!agent_readable(f->notes, (uint64_t)at, hook->future.result.size))
+	if (!is_value(f, at, hook->future.result.size))
 		return false;
 	uint64_t state = agent_state_value(at, hook->future.result.size);
 	return !state || (state > hook->future.pending && state <= last);

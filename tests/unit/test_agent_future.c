@@ -484,6 +484,22 @@ static void test_held(void **state)
 		hook->future.tag_size = wrong % 2 ? 8 : 0;
 		expect_held(task, &o, 0, 0, false);
 	}
+	/* Nor is more read than there is, whatever the debug information says of sizes. */
+	char *pages = mmap(NULL, 2 * AGENT_PAGE, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	assert_true(pages != MAP_FAILED);
+	assert_int_equal(mprotect(pages + AGENT_PAGE, AGENT_PAGE, PROT_NONE), 0);
+	o.box = (struct in_box *)(void *)(pages + AGENT_PAGE - 3);
+	for (int tagged = 0; tagged < 2; tagged++) {
+		hook->future.tag_size = tagged ? 3 : 0;
+		hook->future.tag_some = 0;
+		hook->future.result.offset = 0;
+		hook->future.future_offset = 0;
+		hook->future.result.size = tagged ? 1 : 3;
+		expect_held(task, &o, 0, 0, false);
+	}
+	munmap(pages, 2 * AGENT_PAGE);
 	(void)state;
 }
 
