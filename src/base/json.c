@@ -209,3 +209,16 @@ void json_bool(struct json *j, const char *key, bool value)
 	before(j, key);
 	buf_str(j->out, value ? "true" : "false");
 }
+
+void json_hist(struct json *j, const char *key, const struct hist *h)
+{
+	json_object(j, key);
+	json_u64(j, "count", h->count);
+	json_u64(j, "sum", h->sum);
+	json_u64(j, "min", h->count ? h->min : 0);
+	json_u64(j, "p50", hist_quantile(h, 0.5));
+	json_u64(j, "p90", hist_quantile(h, 0.9));
+	json_u64(j, "p99", hist_quantile(h, 0.99));
+	json_u64(j, "max", h->max);
+	json_end_object(j);
+}

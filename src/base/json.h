@@ -7,6 +7,7 @@
 #pragma once
 
 #include "base/buf.h"
+#include "base/hist.h"
 
 #include <stdint.h>
 
@@ -28,6 +29,8 @@ void json_u64(struct json *j, const char *key, uint64_t value);
 void json_i64(struct json *j, const char *key, int64_t value);
 void json_double(struct json *j, const char *key, double value); /* not finite: null */
 void json_bool(struct json *j, const char *key, bool value);
+/* An object of its count, sum, extremes and quantiles, in the unit of its values. */
+void json_hist(struct json *j, const char *key, const struct hist *h);
 /* Just the quoted, escaped string, without comma: for hot exporters. */
 void json_quote(struct buf *out, const char *s);
 /* The same for a text that a viewer shows: in it hidden characters (but \n, \t, \r) are as

@@ -5,19 +5,6 @@
 #include "base/json.h"
 #include "base/syscalls.h"
 
-static void write_hist(struct json *j, const char *key, const struct hist *h)
-{
-	json_object(j, key);
-	json_u64(j, "count", h->count);
-	json_u64(j, "sum", h->sum);
-	json_u64(j, "min", h->count ? h->min : 0);
-	json_u64(j, "p50", hist_quantile(h, 0.5));
-	json_u64(j, "p90", hist_quantile(h, 0.9));
-	json_u64(j, "p99", hist_quantile(h, 0.99));
-	json_u64(j, "max", h->max);
-	json_end_object(j);
-}
-
 static void write_kind(const struct causes *c, struct json *j, const char *key, uint32_t kind)
 {
 	json_string(j, key,
@@ -103,7 +90,7 @@ static void write_node(const struct causes *c, struct json *j, const struct show
 	json_string(j, "cause", words_type(s->tree, node));
 	write_what(c, j, n);
 	json_u64(j, "count", sums->n);
-	write_hist(j, "ns", &sums->ns);
+	json_hist(j, "ns", &sums->ns);
 	json_object(j, "slowest");
 	json_u64(j, "count", slow.n);
 	json_u64(j, "units", slow.n_units);
@@ -133,7 +120,7 @@ void causes_json(const struct causes *c, struct json *j)
 		write_kind(c, j, "family", s->tree->kind);
 		write_kind(c, j, "handler", s->tree->handler);
 		json_string(j, "unit", units[s->type]);
-		write_hist(j, "length_ns", &u->length);
+		json_hist(j, "length_ns", &u->length);
 		json_u64(j, "longest_task", u->longest_task);
 		json_u64(j, "left_out", u->n_left_out);
 		json_object(j, "slowest");

@@ -205,7 +205,6 @@ void resources_json(const struct report *rep, struct json *j);
 void waits_text(const struct report *rep, struct buf *out);
 
 /* json_parts.c */
-void report_hist_json(struct json *j, const char *key, const struct hist *h);
 /* What families and their parts have in common. */
 void report_sums_json(const struct family *f, struct json *j);
 void report_calls_json(struct json *j, const char *key, const struct call_list *calls);

@@ -223,9 +223,9 @@ void futures_json(const struct report *rep, struct json *j)
 		json_u64(j, "ended_unknown", s->n_ended[TO_UNKNOWN]);
 		json_u64(j, "alive", s->n_ended[TO_PENDING]);
 		json_u64(j, "self_ns", s->self_ns);
-		report_hist_json(j, "poll_ns", &s->poll);
-		report_hist_json(j, "wait_ns", &s->wait);
-		report_hist_json(j, "life_ns", &s->life);
+		json_hist(j, "poll_ns", &s->poll);
+		json_hist(j, "wait_ns", &s->wait);
+		json_hist(j, "life_ns", &s->life);
 		json_end_object(j);
 	}
 	json_end_array(j);

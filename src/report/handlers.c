@@ -297,7 +297,7 @@ void handlers_json(const struct report *rep, const struct family *f, struct json
 		json_u64(j, "panicked", part->request_ends[TO_PANICKED]);
 		json_u64(j, "ended_unknown", part->request_ends[TO_UNKNOWN]);
 		json_u64(j, "in_progress", part->request_ends[TO_PENDING]);
-		report_hist_json(j, "latency_ns", &part->latency);
+		json_hist(j, "latency_ns", &part->latency);
 		report_sums_json(part, j);
 		json_end_object(j);
 	}

@@ -182,7 +182,7 @@ static void write_waits(const struct report *rep, struct json *j)
 			report_handler_json(rep, j, w->handler);
 		if (w->n_resources)
 			json_u64(j, "n_resources", w->n_resources);
-		report_hist_json(j, "wait_ns", &w->waits);
+		json_hist(j, "wait_ns", &w->waits);
 		json_end_object(j);
 	}
 	json_end_array(j);

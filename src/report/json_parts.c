@@ -17,19 +17,6 @@ void report_calls_json(struct json *j, const char *key, const struct call_list *
 	json_end_array(j);
 }
 
-void report_hist_json(struct json *j, const char *key, const struct hist *h)
-{
-	json_object(j, key);
-	json_u64(j, "count", h->count);
-	json_u64(j, "sum", h->sum);
-	json_u64(j, "min", h->count ? h->min : 0);
-	json_u64(j, "p50", hist_quantile(h, 0.5));
-	json_u64(j, "p90", hist_quantile(h, 0.9));
-	json_u64(j, "p99", hist_quantile(h, 0.99));
-	json_u64(j, "max", h->max);
-	json_end_object(j);
-}
-
 void report_sums_json(const struct family *f, struct json *j)
 {
 	json_u64(j, "polls", f->n_polls);
@@ -38,8 +25,8 @@ void report_sums_json(const struct family *f, struct json *j)
 	json_u64(j, "self_wakes", f->n_self_wakes);
 	json_u64(j, "deferred_wakes", f->n_deferred_wakes);
 	json_u64(j, "stray_wakes", f->n_stray_wakes);
-	report_hist_json(j, "poll_ns", &f->poll);
-	report_hist_json(j, "sched_delay_ns", &f->delay);
+	json_hist(j, "poll_ns", &f->poll);
+	json_hist(j, "sched_delay_ns", &f->delay);
 	json_u64(j, "waiting_ns", f->waiting_ns);
 	json_u64(j, "scheduled_ns", f->scheduled_ns);
 	json_u64(j, "blocked_ns", f->blocked_ns);

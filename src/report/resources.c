@@ -242,7 +242,7 @@ void resources_json(const struct report *rep, struct json *j)
 			json_end_object(j);
 		}
 		json_end_array(j);
-		report_hist_json(j, "wait_ns", &r->waits);
+		json_hist(j, "wait_ns", &r->waits);
 		json_end_object(j);
 	}
 	json_end_array(j);
