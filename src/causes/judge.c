@@ -156,41 +156,17 @@ static void find_what_matters(struct causes *c)
 						    !says_more_by_handler(c, c->shown[i].tree));
 }
 
-/* Kinds that are named together get names that differ. */
 static int make_names(struct causes *c)
 {
-	uint32_t n = trace_reader_n_kinds(c->reader);
-	bool *used = calloc((size_t)n + 1, sizeof(*used));
-	const struct map_entry *e;
-	size_t pos = 0;
-	int r = used ? 0 : -ENOMEM;
-
-	while (r == 0 && (e = map_next(&c->trees, &pos))) {
-		const struct tree *t = e->value;
-
-		if (t->kind < n)
-			used[t->kind] = true;
-		if (t->handler < n)
-			used[t->handler] = true;
-		for (size_t i = 0; i < t->n_nodes; i++) {
-			unsigned type = t->nodes[i].type;
-
-			if ((type == NT_TASK || type == NT_HOLDER || type == NT_SPAWNER ||
-			     type == NT_HELD) &&
-			    t->nodes[i].a < n)
-				used[t->nodes[i].a] = true;
-		}
-	}
-	if (r == 0)
-		r = kind_labels_make(c->reader, used, &c->labels);
-	c->shorts = r == 0 ? calloc((size_t)n + 1, sizeof(*c->shorts)) : NULL;
-	if (r == 0 && !c->shorts)
-		r = -ENOMEM;
-	for (uint32_t i = 0; r == 0 && i < c->labels.n && i < n; i++)
-		if (used[i] && !(c->shorts[i] = kind_short(&c->labels, c->reader, i)))
-			r = -ENOMEM;
-	free(used);
-	return r;
+	TRY(kind_labels_make(c->reader, &c->labels));
+	c->shorts = calloc((size_t)c->labels.n + 1, sizeof(*c->shorts));
+	if (!c->shorts)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < c->labels.n; i++)
+		if (trace_reader_kind_used(c->reader, i) &&
+		    !(c->shorts[i] = kind_short(&c->labels, c->reader, i)))
+			return -ENOMEM;
+	return 0;
 }
 
 int causes_judge(struct causes *c)

@@ -138,25 +138,6 @@ static struct lane_family *new_family(struct lanes *l, uint32_t kind, bool of_fu
 	return f;
 }
 
-int lanes_labels(const struct lanes *l, const struct trace_reader *r, struct kind_labels *ret)
-{
-	uint32_t n = trace_reader_n_kinds(r);
-	_cleanup_free_ bool *used = calloc((size_t)n + 1, sizeof(*used));
-
-	if (!used)
-		return -ENOMEM;
-	for (size_t i = 0; i < l->n_families; i++)
-		if (l->families[i]->kind < n)
-			used[l->families[i]->kind] = true;
-	/* Slices and lanes of futures bear the names of theirs. */
-	for (uint32_t i = 0; i < n; i++) {
-		const struct trace_kind *k = trace_reader_kind(r, i);
-
-		used[i] = used[i] || (k && k->role == TR_FUTURE);
-	}
-	return kind_labels_make(r, used, ret);
-}
-
 /* Distinct within a role: where two would have one, the latter has its whole name. 0 or -ENOMEM. */
 static int shorten(struct map *taken, const struct trace_reader *r,
 		   const struct kind_labels *labels, struct lane_family *f)

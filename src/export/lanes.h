@@ -131,8 +131,6 @@ struct lanes {
 void lanes_done(struct lanes *l);
 /* A name as inside of a JSON string, at most LABEL_MAX bytes (free); NULL when out of memory. */
 char *lanes_label(const char *name);
-/* Labels of what the lanes show. 0 or -ENOMEM. */
-int lanes_labels(const struct lanes *l, const struct trace_reader *r, struct kind_labels *ret);
 /* Families get distinct names from now on, and short ones: `labels` must outlive them. 0 or -ENOMEM. */
 int lanes_relabel(struct lanes *l, const struct trace_reader *r, const struct kind_labels *labels);
 /* NULL when out of memory. */

@@ -402,7 +402,7 @@ int limits_run(struct trace_reader *r, const struct export_options *opt,
 	c->counts.top.max = c->max_lanes > TASK_LANES_MAX ? c->max_lanes : TASK_LANES_MAX;
 
 	int r2 = choose(c, r, err);
-	if (r2 == 0 && (lanes_labels(&ret->lanes, r, &ret->labels) < 0 ||
+	if (r2 == 0 && (kind_labels_make(r, &ret->labels) < 0 ||
 			lanes_relabel(&ret->lanes, r, &ret->labels) < 0))
 		r2 = error_set(err, -ENOMEM, "out of memory");
 	counts_done(&c->counts);

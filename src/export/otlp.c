@@ -467,7 +467,7 @@ static int write_all(struct otlp *o, const struct export_options *opt, FILE *fil
 	if (r == 0) {
 		r = out_init(&o->out, file);
 		if (r == 0)
-			r = kind_labels_make(o->reader, NULL, &o->labels);
+			r = kind_labels_make(o->reader, &o->labels);
 		if (r < 0)
 			error_set(err, r, "out of memory");
 	}

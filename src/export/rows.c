@@ -513,14 +513,13 @@ static void rows_done(struct rows *r)
 	kind_labels_done(&r->labels);
 }
 
-/* Names of kinds are known when all have been read. */
+/* Names of kinds are known when all events have been read. */
 static int read_names(struct rows *r, struct error *err)
 {
-	int ret = trace_reader_skip_events(r->reader, err);
-
-	if (ret == 0 && kind_labels_make(r->reader, NULL, &r->labels) < 0)
-		ret = error_set(err, -ENOMEM, "out of memory");
-	return ret < 0 ? ret : trace_reader_rewind(r->reader, err);
+	TRY(replay_use_kinds(r->reader, err));
+	return kind_labels_make(r->reader, &r->labels) < 0
+		       ? error_set(err, -ENOMEM, "out of memory")
+		       : 0;
 }
 
 int rows_make(struct trace_reader *reader, const struct export_options *opt, row_fn fn, void *ctx,

@@ -90,23 +90,6 @@ static int by_key(const void *a, const void *b)
 	return x->detail < y->detail ? -1 : x->detail > y->detail;
 }
 
-/* Distinct names of those that are in the sums. */
-static int make_labels(struct time_sums *s)
-{
-	uint32_t n = trace_reader_n_kinds(s->reader);
-	_cleanup_free_ bool *used = calloc((size_t)n + 1, sizeof(*used));
-
-	if (!used)
-		return -ENOMEM;
-	for (size_t i = 0; i < s->n_sums; i++) {
-		if (s->sums[i]->kind < n)
-			used[s->sums[i]->kind] = true;
-		if (s->sums[i]->handler < n)
-			used[s->sums[i]->handler] = true;
-	}
-	return kind_labels_make(s->reader, used, &s->labels);
-}
-
 int time_sums_make(struct time_sums *s, struct trace_reader *r, const struct export_options *opt,
 		   struct error *err)
 {
@@ -124,7 +107,7 @@ int time_sums_make(struct time_sums *s, struct trace_reader *r, const struct exp
 		(replayed < 0 ? 0 : replay_length_ns(r, &opt->filter, s->base_ns, totals.last_ns));
 	s->n_sums = s->by_key.n;
 	s->sums = map_sorted(&s->by_key, by_key);
-	ret = s->sums ? make_labels(s) : -ENOMEM;
+	ret = s->sums ? kind_labels_make(s->reader, &s->labels) : -ENOMEM;
 	return ret < 0 ? error_set(err, ret, "out of memory") : replayed;
 }
 

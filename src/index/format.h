@@ -3,7 +3,7 @@
  * The index file, docs/view.md: what an answer about any part of a trace needs, in pieces that can be
  * read alone. All integers are little-endian. Each piece has a checksum where it is named.
  *
- *     header │ lanes │ series │ their directories and blocks │ heat maps │ spans │ samples │ chunks │ report
+ *     header │ lanes │ series │ their directories and blocks │ heat maps │ spans │ samples │ chunks │ kinds │ report
  *
  * It is made anew whenever it does not fit the trace or the version, so nothing of it is kept compatible.
  */
@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #define INDEX_MAGIC "\x89PLI\r\n\x1a\n"
-#define INDEX_VERSION 1u
+#define INDEX_VERSION 2u
 
 /* Of the header: there are so many chunks of events that not all are listed. */
 #define INDEX_NO_CHUNKS 1u
@@ -39,12 +39,12 @@ struct index_header {
 	uint32_t width_log2, n_levels;
 	uint64_t n_cells;
 	uint32_t heat_width_log2, flags;
-	struct index_piece lanes, series, heat, spans, samples, chunks, report;
+	struct index_piece lanes, series, heat, spans, samples, chunks, kinds, report;
 	uint32_t reserved;
 	uint32_t checksum; /* of all before */
 };
-_Static_assert(sizeof(struct index_header) == 280, "index_header");
-_Static_assert(offsetof(struct index_header, checksum) == 276, "index_header.checksum");
+_Static_assert(sizeof(struct index_header) == 304, "index_header");
+_Static_assert(offsetof(struct index_header, checksum) == 300, "index_header.checksum");
 
 /* One series: of a lane, in all levels. */
 struct index_series {
@@ -69,7 +69,9 @@ struct index_heat {
 };
 _Static_assert(sizeof(struct index_heat) == 32, "index_heat");
 
-/* Spans, samples and chunks are sorted by begin and come in groups; their piece is the list of groups. */
+/* kinds: a byte for each kind of the trace, 1: it is used.
+ *
+ * Spans, samples and chunks are sorted by begin and come in groups; their piece is the list of groups. */
 #define INDEX_GROUP 1024u
 struct index_group {
 	uint64_t first_ns, last_ns; /* the earliest begin, the latest end in it */

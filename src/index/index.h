@@ -181,5 +181,7 @@ int index_samples(const struct index *ix, uint64_t from_ns, uint64_t to_ns,
  * them (free). -E2BIG: there are more. */
 int index_chunks(const struct index *ix, uint64_t from_ns, uint64_t to_ns, uint64_t max_events,
 		 uint64_t **ret_offsets, size_t *ret_n, struct error *err);
+/* The reader, of the same trace, knows which kinds are used as if it had read all events. 0 or negative errno. */
+int index_use_kinds(const struct index *ix, struct trace_reader *r, struct error *err);
 /* What was kept with it. */
 int index_report(const struct index *ix, struct buf *out, struct error *err);

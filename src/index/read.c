@@ -24,6 +24,7 @@
 #define MAX_LANES 65536u
 #define MAX_SERIES 65536u
 #define MAX_GROUPS 65536u
+#define MAX_KINDS (1u << 24)
 #define MAX_REPORT ((uint64_t)64 << 20)
 
 struct index {
@@ -488,6 +489,17 @@ int index_chunks(const struct index *ix, uint64_t from_ns, uint64_t to_ns, uint6
 	*ret_offsets = t.offsets;
 	*ret_n = t.n;
 	return 0;
+}
+
+int index_use_kinds(const struct index *ix, struct trace_reader *r, struct error *err)
+{
+	_cleanup_free_ uint8_t *used = NULL;
+	int code = read_piece(ix, &ix->h.kinds, 1, MAX_KINDS, &used);
+
+	for (uint32_t i = 0; code == 0 && i < ix->h.kinds.n; i++)
+		if (used[i] && !trace_reader_use_kind(r, i))
+			code = -ENOMEM;
+	return code < 0 ? error_sys(err, code, "cannot read the index") : 0;
 }
 
 int index_report(const struct index *ix, struct buf *out, struct error *err)

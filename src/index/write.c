@@ -218,6 +218,18 @@ static void end_spans(struct span_list *list, uint64_t end_ns)
 		qsort(list->items, list->n, sizeof(*list->items), by_begin);
 }
 
+static int put_kinds(struct index_builder *b, struct writer *w, struct index_piece *ret)
+{
+	uint32_t n = trace_reader_n_kinds(b->reader);
+	_cleanup_free_ uint8_t *used = calloc((size_t)n + 1, 1);
+
+	if (!used)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < n; i++)
+		used[i] = trace_reader_kind_used(b->reader, i);
+	return put_piece(w, used, 1, n, ret);
+}
+
 /* ---- all ---- */
 
 static int put_all(struct index_builder *b, struct writer *w, struct index_header *h,
@@ -243,6 +255,7 @@ static int put_all(struct index_builder *b, struct writer *w, struct index_heade
 	TRY(put_groups(w, b->spans.items, sizeof(*b->spans.items), b->spans.n, &h->spans));
 	TRY(put_groups(w, b->samples.items, sizeof(*b->samples.items), b->samples.n, &h->samples));
 	TRY(put_groups(w, b->chunks, sizeof(*b->chunks), b->n_chunks, &h->chunks));
+	TRY(put_kinds(b, w, &h->kinds));
 	TRY(put_piece(w, report->data, 1, report->len, &h->report));
 	h->checksum = plx_crc32c(h, offsetof(struct index_header, checksum));
 	if (fflush(w->file) || fseek(w->file, 0, SEEK_SET) < 0)

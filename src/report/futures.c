@@ -81,16 +81,6 @@ static int compare(const void *a, const void *b)
 	return (x->family > y->family) - (x->family < y->family);
 }
 
-void futures_mark(const struct report *rep, bool *used, uint32_t n)
-{
-	const struct map_entry *e;
-	size_t pos = 0;
-
-	while (rep->futures && (e = map_next(&rep->futures->by_kind, &pos)))
-		if (e->a < n)
-			used[e->a] = true;
-}
-
 int futures_sort(struct report *rep)
 {
 	struct future_sums *f = rep->futures;

@@ -508,7 +508,7 @@ static void wait_place_free(void *value)
 
 /* Tasks that serve connections are called that in all texts, unless there are several families of them.
  */
-static int name_connections(struct report *rep, const bool *used)
+static int name_connections(struct report *rep)
 {
 	_cleanup_(map_done) struct map named = {0}; /* hash of the name -> its kind + 1 */
 	uint32_t n = rep->labels.n;
@@ -517,8 +517,8 @@ static int name_connections(struct report *rep, const bool *used)
 	if (!rep->families_by_kind)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < n; i++) {
-		const char *name =
-			used[i] ? kind_connection(trace_reader_kind(rep->reader, i)) : NULL;
+		bool used = trace_reader_kind_used(rep->reader, i);
+		const char *name = used ? kind_connection(trace_reader_kind(rep->reader, i)) : NULL;
 		uint64_t hash = name ? hash_string(0, name) : 0;
 		uintptr_t other = name ? (uintptr_t)map_get(&named, hash, 0) : 0;
 
@@ -531,23 +531,15 @@ static int name_connections(struct report *rep, const bool *used)
 	return 0;
 }
 
-/* Families are still by kind. */
 static int make_labels(struct report *rep)
 {
-	uint32_t n = trace_reader_n_kinds(rep->reader);
-	_cleanup_free_ bool *used = calloc((size_t)n + 1, sizeof(*used));
-
-	if (!used)
-		return -ENOMEM;
-	for (size_t i = 0; i < rep->n_families && i < n; i++)
-		used[i] = rep->families[i] != NULL;
-	futures_mark(rep, used, n);
-	TRY(kind_labels_make(rep->reader, used, &rep->labels));
-	rep->shorts = calloc((size_t)n + 1, sizeof(*rep->shorts));
+	TRY(kind_labels_make(rep->reader, &rep->labels));
+	rep->shorts = calloc((size_t)rep->labels.n + 1, sizeof(*rep->shorts));
 	for (uint32_t i = 0; rep->shorts && i < rep->labels.n; i++)
-		if (used[i] && !(rep->shorts[i] = kind_short(&rep->labels, rep->reader, i)))
+		if (trace_reader_kind_used(rep->reader, i) &&
+		    !(rep->shorts[i] = kind_short(&rep->labels, rep->reader, i)))
 			return -ENOMEM;
-	return rep->shorts ? name_connections(rep, used) : -ENOMEM;
+	return rep->shorts ? name_connections(rep) : -ENOMEM;
 }
 
 static int put_in_order(struct report *rep)

@@ -26,8 +26,6 @@ void system_json(const struct report *rep, struct json *j);
 /* futures.c: the futures inside of tasks */
 int futures_poll(struct report *rep, const struct tl_future_poll *poll);
 int futures_end(struct report *rep, struct tl_future *future);
-/* Sets used[kind] of each that was polled. */
-void futures_mark(const struct report *rep, bool *used, uint32_t n);
 int futures_sort(struct report *rep);
 void futures_done(struct report *rep);
 void futures_text(const struct report *rep, struct buf *out);

@@ -67,7 +67,7 @@ static enum task_state state_of(const struct moment_task *t)
 }
 
 /* A task that is to be told of, or is in the end's moment. */
-static int take_task(struct tl_moments *m, const struct trace_reader *r, struct timeline *tl,
+static int take_task(struct tl_moments *m, struct trace_reader *r, struct timeline *tl,
 		     const struct trace_moment *moment, const struct moment_task *t,
 		     struct error *err)
 {
@@ -78,8 +78,11 @@ static int take_task(struct tl_moments *m, const struct trace_reader *r, struct 
 	if (kind == TRACE_KIND_NONE)
 		return 0;
 	before.id = tl_moments_name(r, kind, t);
-	if (moment->when == MOMENT_START)
-		return timeline_before(tl, &before, err);
+	if (moment->when == MOMENT_START) {
+		if (!trace_reader_use_kind(r, kind))
+			return error_set(err, -ENOMEM, "out of memory");
+		return tl ? timeline_before(tl, &before, err) : 0;
+	}
 	if (map_put(&m->alive, kind, before.id, m) < 0)
 		return error_set(err, -ENOMEM, "out of memory");
 	return 0;

@@ -459,6 +459,21 @@ uint64_t replay_length_ns(const struct trace_reader *r, const struct replay_filt
 	return end_ns > begin ? end_ns - begin : 0;
 }
 
+int replay_use_kinds(struct trace_reader *r, struct error *err)
+{
+	struct tl_moments moments = {0};
+	struct trace_event ev;
+	int ret;
+
+	do
+		ret = trace_reader_next(r, &ev, err);
+	while (ret > 0);
+	if (ret == 0)
+		ret = tl_moments_feed(&moments, r, NULL, err);
+	tl_moments_done(&moments);
+	return ret < 0 ? ret : trace_reader_rewind(r, err);
+}
+
 /* Whether an event after the window ends a call or the like that was under way at the window's end:
  * then it is cut there. */
 static bool cut_at(struct trace_event *ev, uint64_t to_ns)

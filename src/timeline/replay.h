@@ -37,6 +37,9 @@ int timeline_replay(struct trace_reader *r, const struct replay_filter *filter,
 		    void (*progress)(void *ctx, uint64_t done, uint64_t total), void *progress_ctx,
 		    struct timeline_totals *ret_totals, uint64_t *ret_base_ns, struct error *err);
 
+/* Reads all events, so that it is known which kinds are used, and rewinds. */
+int replay_use_kinds(struct trace_reader *r, struct error *err);
+
 /* How long the recording lasted: from when all was in place, or its first event if that came
  * sooner, to its end; or how long the window is. Of a reader that was replayed with that filter. */
 uint64_t replay_length_ns(const struct trace_reader *r, const struct replay_filter *filter,

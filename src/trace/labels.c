@@ -654,8 +654,7 @@ static int tell_apart(struct kind_labels *l, const struct trace_reader *r, const
 	return rc;
 }
 
-static int label_alike(struct kind_labels *l, const struct trace_reader *r, const bool *used,
-		       enum means means)
+static int label_alike(struct kind_labels *l, const struct trace_reader *r, enum means means)
 {
 	struct alike *v = calloc((size_t)l->n + 1, sizeof(*v));
 	int rc = v ? 0 : -ENOMEM;
@@ -664,7 +663,7 @@ static int label_alike(struct kind_labels *l, const struct trace_reader *r, cons
 	for (uint32_t i = 0; v && i < l->n; i++) {
 		const struct trace_kind *k = trace_reader_kind(r, i);
 
-		if (k && k->name && *k->name && (!used || used[i]))
+		if (k && k->name && *k->name && trace_reader_kind_used(r, i))
 			v[n++] = (struct alike){i, k->process, k->role, kind_label(l, r, i),
 						k->full_name ? k->full_name : ""};
 	}
@@ -690,7 +689,7 @@ static int by_label_only(const void *a, const void *b)
 	return r ? r : (x->process > y->process) - (x->process < y->process);
 }
 
-static int label_processes(struct kind_labels *l, const struct trace_reader *r, const bool *used)
+static int label_processes(struct kind_labels *l, const struct trace_reader *r)
 {
 	struct alike *v = calloc((size_t)l->n + 1, sizeof(*v));
 	int rc = v ? 0 : -ENOMEM;
@@ -699,7 +698,7 @@ static int label_processes(struct kind_labels *l, const struct trace_reader *r, 
 	for (uint32_t i = 0; v && i < l->n && trace_reader_n_processes(r) > 1; i++) {
 		const struct trace_kind *k = trace_reader_kind(r, i);
 
-		if (k && k->name && *k->name && (!used || used[i]))
+		if (k && k->name && *k->name && trace_reader_kind_used(r, i))
 			v[n++] = (struct alike){
 				.kind = i, .process = k->process, .label = kind_label(l, r, i)};
 	}
@@ -723,17 +722,17 @@ static int label_processes(struct kind_labels *l, const struct trace_reader *r, 
 	return rc;
 }
 
-static int make_labels(struct kind_labels *labels, const struct trace_reader *r, const bool *used)
+static int make_labels(struct kind_labels *labels, const struct trace_reader *r)
 {
 	TRY(label_parameters(labels, r));
 	TRY(label_objects(labels, r));
 	TRY(label_handlers(labels, r));
 	for (enum means means = 0; means < N_MEANS; means++)
-		TRY(label_alike(labels, r, used, means));
-	return label_processes(labels, r, used);
+		TRY(label_alike(labels, r, means));
+	return label_processes(labels, r);
 }
 
-int kind_labels_make(const struct trace_reader *r, const bool *used, struct kind_labels *ret)
+int kind_labels_make(const struct trace_reader *r, struct kind_labels *ret)
 {
 	uint32_t n = trace_reader_n_kinds(r);
 	int rc;
@@ -743,7 +742,7 @@ int kind_labels_make(const struct trace_reader *r, const bool *used, struct kind
 		ret->n = 0;
 		return -ENOMEM;
 	}
-	rc = make_labels(ret, r, used);
+	rc = make_labels(ret, r);
 	if (rc < 0)
 		kind_labels_done(ret);
 	return rc;

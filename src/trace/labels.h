@@ -16,9 +16,9 @@ struct kind_labels {
 	uint32_t n;
 };
 
-/* Of all kinds that the reader knows by now. Of those that are `used` (by kind; NULL: all), which
- * are shown together, no two of a process and role get one label. 0 or -ENOMEM. */
-int kind_labels_make(const struct trace_reader *r, const bool *used, struct kind_labels *ret);
+/* Of all kinds that the reader knows by now. Of those that are used no two of a process and role get
+ * one label: so all outputs have the same names when all events have been read. 0 or -ENOMEM. */
+int kind_labels_make(const struct trace_reader *r, struct kind_labels *ret);
 void kind_labels_done(struct kind_labels *l);
 
 /* "shop::order", the program's own function, of a handler that a library's generic function calls:

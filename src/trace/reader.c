@@ -59,6 +59,8 @@ struct trace_reader {
 	struct map by_name;			 /* (process, when) to the first one's index + 1 */
 	uint64_t moments_read_to;		 /* as meta_read_to */
 	uint64_t moment_bytes, moment_raw_bytes; /* kept of all, and to be read */
+	uint8_t *kind_used;			 /* by kind */
+	uint32_t n_kind_used;
 	bool tables_only;
 	void (*watch)(void *ctx, const struct trace_chunk *chunk);
 	void *watch_ctx;
@@ -255,6 +257,7 @@ void trace_reader_free(struct trace_reader *r)
 		free(r->moments[i].chunk);
 	free(r->moments);
 	free(r->names);
+	free(r->kind_used);
 	map_done(&r->by_name);
 	buf_done(&r->story);
 	free(r);
@@ -507,6 +510,19 @@ static int next_run(struct trace_reader *r, struct error *err)
 	}
 }
 
+bool trace_reader_kind_used(const struct trace_reader *r, uint32_t i)
+{
+	return i < r->n_kind_used && r->kind_used[i];
+}
+
+bool trace_reader_use_kind(struct trace_reader *r, uint32_t i)
+{
+	if (!GROW_ZERO(r->kind_used, i, r->n_kind_used))
+		return false;
+	r->kind_used[i] = true;
+	return true;
+}
+
 int trace_reader_next(struct trace_reader *r, struct trace_event *ret_event, struct error *err)
 {
 	if (__builtin_expect(r->run == r->run_end, 0)) {
@@ -522,6 +538,9 @@ int trace_reader_next(struct trace_reader *r, struct trace_event *ret_event, str
 			ret_event->thread = t->stream_of - 1;
 		}
 	}
+	if (ret_event->kind < r->meta.kinds.n && !trace_reader_kind_used(r, ret_event->kind) &&
+	    !trace_reader_use_kind(r, ret_event->kind))
+		return error_set(err, -ENOMEM, "out of memory");
 	return 1;
 }
 

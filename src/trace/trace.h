@@ -98,6 +98,10 @@ const struct trace_process *trace_reader_process(const struct trace_reader *r, u
 const struct trace_runtime *trace_reader_runtime(const struct trace_reader *r, uint32_t i);
 const struct trace_thread *trace_reader_thread(const struct trace_reader *r, uint32_t i);
 const struct trace_kind *trace_reader_kind(const struct trace_reader *r, uint32_t i);
+/* A recorder writes all kinds that a program may have. Used are those that an event has named so far, in any pass,
+ * and those that the caller knows to be. False: out of memory. */
+bool trace_reader_kind_used(const struct trace_reader *r, uint32_t i);
+bool trace_reader_use_kind(struct trace_reader *r, uint32_t i);
 const struct trace_place *trace_reader_place(const struct trace_reader *r, uint32_t i);
 /* Of place i and those around it the one that people look for: the innermost in the program's own
  * code, place i itself if none is. `own`, NULL or NULL-terminated: names of the crates that are the

@@ -43,5 +43,15 @@ int view_reader(const struct view_source *v, struct trace_reader **ret, struct e
 {
 	int fd = view_open_again(v, err);
 
-	return fd < 0 ? fd : trace_reader_open_fd(fd, ret, err);
+	if (fd < 0)
+		return fd;
+	struct trace_reader *reader;
+	TRY(trace_reader_open_fd(fd, &reader, err));
+	int code = v->index ? index_use_kinds(v->index, reader, err) : 0;
+	if (code < 0) {
+		trace_reader_free(reader);
+		return code;
+	}
+	*ret = reader;
+	return 0;
 }

@@ -315,7 +315,7 @@ int answer_flame(const struct view_source *v, const struct request *q, struct bu
 			return error_set(err, -ENOENT, "there is no such lane");
 		f.lane = (uint32_t)lane;
 	}
-	if (view_labels(v, &f.labels) < 0 || !GROW(f.nodes, f.n, f.cap))
+	if (kind_labels_make(v->tables, &f.labels) < 0 || !GROW(f.nodes, f.n, f.cap))
 		return error_set(err, -ENOMEM, "out of memory");
 	f.nodes[f.n++] = (struct node){.lane = UINT32_MAX};
 	TRY(cpu ? make_cpu(&f, err) : make_waiting(&f, err));

@@ -369,7 +369,7 @@ int answer_poll(const struct view_source *v, const struct request *q, struct buf
 	p.task = id[2];
 	p.begin_ns = facts.base_ns + id[3];
 	TRY(read_around(&p, err));
-	if (view_labels(v, &labels) < 0)
+	if (kind_labels_make(v->tables, &labels) < 0)
 		return error_set(err, -ENOMEM, "out of memory");
 	json_init(&j, out, false);
 	j.shown = true;

@@ -153,7 +153,7 @@ int answer_search(const struct view_source *v, const struct request *q, struct b
 	if (*s.text >= '0' && *s.text <= '9' && !*end && !errno)
 		s.number = number;
 	index_facts(v->index, &s.facts);
-	if (view_labels(v, &s.labels) < 0)
+	if (kind_labels_make(v->tables, &s.labels) < 0)
 		return error_set(err, -ENOMEM, "out of memory");
 	json_init(&s.j, out, false);
 	s.j.shown = true;

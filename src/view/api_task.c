@@ -348,7 +348,7 @@ int answer_task(const struct view_source *v, const struct request *q, struct buf
 		return error_set(err, -ENOENT, "there is no such task at that time");
 	slice_sort(&l.list);
 	index_facts(v->index, &facts);
-	if (view_labels(v, &labels) < 0)
+	if (kind_labels_make(v->tables, &labels) < 0)
 		return error_set(err, -ENOMEM, "out of memory");
 	json_init(&j, out, false);
 	j.shown = true;

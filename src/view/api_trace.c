@@ -123,7 +123,7 @@ int answer_trace(const struct view_source *v, const struct request *q, struct bu
 	struct json j;
 
 	(void)q;
-	if (view_labels(v, &labels) < 0)
+	if (kind_labels_make(v->tables, &labels) < 0)
 		return error_set(err, -ENOMEM, "out of memory");
 	index_facts(v->index, &facts);
 	const char *slash = strrchr(v->path, '/');

@@ -66,19 +66,6 @@ const char *view_task_number(char text[static 96], const struct trace_reader *r,
 	return text;
 }
 
-int view_labels(const struct view_source *v, struct kind_labels *ret)
-{
-	uint32_t n = trace_reader_n_kinds(v->tables);
-	_cleanup_free_ bool *used = calloc((size_t)n + 1, sizeof(*used));
-
-	if (!used)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < n; i++)
-		used[i] = index_find_lane(v->index, IL_FAMILY, i) != INDEX_OVERVIEW ||
-			  trace_reader_kind(v->tables, i)->role == TR_FUTURE;
-	return kind_labels_make(v->tables, used, ret);
-}
-
 bool view_add_place(struct view_places *p, uint64_t place)
 {
 	if (!place || (p->n && p->places[p->n - 1] == place))

@@ -20,10 +20,6 @@ const char *view_task_id(char text[static 96], uint32_t kind, uint64_t task);
 const char *view_task_number(char text[static 96], const struct trace_reader *r, uint32_t kind,
 			     uint64_t task);
 
-/* The labels of the lanes' families, as the report has them: kinds of which there was no task have no say. 0 or
- * -ENOMEM. */
-int view_labels(const struct view_source *v, struct kind_labels *ret);
-
 /* The places that an answer names. */
 struct view_places {
 	uint64_t *places;

@@ -35,7 +35,8 @@ static void take_index(struct follow *f, struct index *index)
 		index_free(index);
 		return;
 	}
-	if (trace_reader_skip_events(tables, NULL) < 0) {
+	if (index_use_kinds(index, tables, NULL) < 0 ||
+	    trace_reader_skip_events(tables, NULL) < 0) {
 		trace_reader_free(tables);
 		index_free(index);
 		return;

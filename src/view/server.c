@@ -692,6 +692,7 @@ static int open_trace(struct view_source *v, const struct view_options *opt, str
 	if (built && opt->progress_done)
 		opt->progress_done();
 	TRY(code);
+	TRY(index_use_kinds(v->index, v->tables, err));
 	TRY(trace_reader_skip_events(v->tables, err));
 	const char *lost;
 	v->followed = opt->follow;

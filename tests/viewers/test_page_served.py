@@ -70,11 +70,9 @@ def test_first_picture(page, html, trace, report):
     assert origins == [page.eval("location.origin")]
 
 
-def test_families_are_called_as_in_the_report(pollux, report, tmp_path):
+def test_families_are_called_as_in_the_report(pollux, report, synth):
     """Where the program has other kinds of tasks of their names, of which there was no task."""
-    trace = tmp_path / "twins.plx"
-    subprocess.run([pollux.parents[2] / "tests/viewers/synth", trace, "60", "1500", "4", "", "twins"], check=True,
-                   stdout=subprocess.DEVNULL)
+    trace = synth(twins=True)
     families = {f["kind"]: f["name"] for f in report(trace)["families"]}
     answers = {}
     with Served(pollux, trace) as served:

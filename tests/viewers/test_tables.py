@@ -102,6 +102,25 @@ def test_all_formats_say_the_same(export, report, pollux, name, tmp_path):
         assert one.read_text() == (tmp_path / table / f"trace={name}" / "data.csv").read_text()
 
 
+def test_names_are_those_of_the_report(export, report, synth):
+    """Kinds that the program has and no task is of have no say in names."""
+    trace = synth(twins=True)
+    names = {family["kind"]: family["name"] for family in report(trace)["families"]}
+    assert not [name for name in names.values() if "(" in name]
+    for form, read in (("sqlite", from_sqlite), ("jsonl", from_jsonl)):
+        tables = read(export(trace, f"twins.{form}")[0])
+        for table in ("polls", "waits", "wakes", "tasks", "blocking"):
+            assert tables[table]
+            for row in tables[table]:
+                assert row["family"] == names[row["kind"]]
+    lines = export(trace, "twins.otlp.jsonl")[0].read_text().splitlines()
+    spans = [span for line in lines for of in json.loads(line).get("resourceSpans", [])
+             for scope in of["scopeSpans"] for span in scope["spans"]]
+    assert spans and {span["name"] for span in spans} <= set(names.values())
+    folded = export(trace, "twins.folded")[0].read_text().splitlines()
+    assert folded and {line.split(";")[0] for line in folded} <= set(names.values())
+
+
 @pytest.mark.parametrize("options", [(), ("--from", "10ms", "--to", "40ms"), ("--family", "handle"),
                                      ("--task", "9")], ids=" ".join)
 def test_windows(export, report, trace, options):
