@@ -14,10 +14,10 @@
 struct arch_regs {
 	pid_t tid;
 	uint64_t pc, sp, fp;
-	uint64_t thread; /* the thread pointer */
-	long call;	 /* the system call in which it is, or was last; ARCH_NO_CALL: none */
-	uint64_t result; /* where a call's result will be or is */
-	uint64_t arg;	 /* the call's first argument */
+	uint64_t thread;  /* the thread pointer */
+	long call;	  /* the system call in which it is, or was last; ARCH_NO_CALL: none */
+	uint64_t result;  /* where a call's result will be or is */
+	uint64_t args[6]; /* of the call */
 	/* The other general ones: what a thread is just handling is in them. */
 	uint64_t others[ARCH_MAX_OTHERS];
 	unsigned n_others;

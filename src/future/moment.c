@@ -207,7 +207,7 @@ static int add_thread(struct making *k, const struct inspect_stack *s)
 	if (s->regs.call >= 0 && s->regs.native)
 		t->call = (uint32_t)s->regs.call + 1;
 	if (t->call)
-		t->call_arg = s->regs.arg;
+		t->call_arg = s->regs.args[0];
 	for (size_t i = 0; i < s->n_frames && t->n_frames < MAX_FRAMES; i++) {
 		/* A return address may be past the end of its function. */
 		uint64_t pc = s->frames[i].ip - (i != 0);

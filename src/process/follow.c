@@ -139,7 +139,7 @@ static bool may_keep(struct follow *f)
 	if (!regs.enters) /* after it */
 		return true;
 	if (regs.call == __NR_execve)
-		return !gives_rights(f->pid, regs.arg);
+		return !gives_rights(f->pid, regs.args[0]);
 	return regs.call != __NR_execveat && ++f->n_calls < MAX_CALLS;
 }
 

@@ -225,7 +225,7 @@ static int score_thread(const struct injector *in, pid_t tid)
 	unsigned long long sp, pc;
 	long nr;
 
-	if (strchr("DZX", process_thread_state(p, tid)))
+	if (strchr("DZX", process_thread_state(p, tid)) || process_is_worker(p, tid))
 		return -1;
 	snprintf(name, sizeof(name), "task/%d/syscall", tid);
 	if (process_read_file(p, name, text, sizeof(text)) <= 0)

@@ -27,6 +27,7 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 void (*process_step_hook)(const char *what);
@@ -171,6 +172,33 @@ char process_thread_state(const struct process *p, pid_t tid)
 		return 'X';
 	const char *state = strrchr(text, ')');
 	return state && state[1] == ' ' ? state[2] : 'X';
+}
+
+/* Linux include/linux/sched.h: what these bits mean since which version. */
+#define IO_WORKER 0x10u	    /* PF_IO_WORKER, 5.12 */
+#define USER_WORKER 0x4000u /* PF_USER_WORKER, 6.4 */
+
+static unsigned worker_flags(void)
+{
+	unsigned major = 0, minor = 0;
+	struct utsname u;
+
+	if (uname(&u) < 0 || sscanf(u.release, "%u.%u", &major, &minor) != 2)
+		return 0;
+	const unsigned version = major * 1000 + minor;
+	return (version >= 5012 ? IO_WORKER : 0) | (version >= 6004 ? USER_WORKER : 0);
+}
+
+bool process_is_worker(const struct process *p, pid_t tid)
+{
+	char name[48], text[512];
+	unsigned flags = 0;
+
+	snprintf(name, sizeof(name), "task/%d/stat", tid);
+	if (process_read_file(p, name, text, sizeof(text)) <= 0 || !strrchr(text, ')'))
+		return false;
+	sscanf(strrchr(text, ')') + 1, " %*c %*d %*d %*d %*d %*d %u", &flags);
+	return flags & worker_flags();
 }
 
 void process_thread_name(pid_t pid, pid_t tid, char ret_name[static 16])

@@ -73,6 +73,9 @@ bool process_read_status(const struct process *p, pid_t tid, char ret_text[PROCE
 int process_descriptor(const struct process *p, uint32_t fd, unsigned *ret_flags);
 /* A thread's state as /proc has it: R, S, D, T, t, Z; X: it is gone. */
 char process_thread_state(const struct process *p, pid_t tid);
+/* Whether it is a thread that only the kernel executes: one that does what io_uring or vhost were asked for.
+ * It is in the list of the process' threads, but never runs its code. */
+bool process_is_worker(const struct process *p, pid_t tid);
 /* A thread's name as of now, "" if it is gone; the main thread's is the process'. */
 void process_thread_name(pid_t pid, pid_t tid, char ret_name[static 16]);
 /* The number after "KEY:" of a status file, last column (the innermost pid namespace for NSpid), -1

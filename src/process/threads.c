@@ -14,6 +14,10 @@
  *
  * The stop that comes first may be that of a signal on its way. It is kept and goes with the
  * resume; a tracer that drops it has eaten the program's signal.
+ *
+ * A stop must not end the call in which a thread waits. Most calls the kernel makes again by itself; some
+ * return EINTR, which a program without signal handlers need not expect (interrupted.h). And the kernel's own
+ * workers are among a process' threads: a stop makes what they do for io_uring fail, so they are left alone.
  */
 #include "process/threads.h"
 
@@ -25,6 +29,7 @@
 #include "base/map.h"
 #include "base/units.h"
 #include "base/vec.h"
+#include "process/interrupted.h"
 #include "process/rights.h"
 
 #include <assert.h>
@@ -212,12 +217,15 @@ static void note_status(struct stopped_thread *t, int status)
 	t->signal = 0;
 	if (!WIFSTOPPED(status)) {
 		t->state = THREAD_GONE;
-	} else if (status >> 16 == PTRACE_EVENT_STOP) {
+		return;
+	}
+	if (status >> 16 == PTRACE_EVENT_STOP) {
 		t->state = WSTOPSIG(status) == SIGTRAP ? THREAD_STOPPED : THREAD_HELD;
 	} else {
 		t->state = THREAD_SIGNALED;
 		t->signal = WSTOPSIG(status);
 	}
+	interrupted_again(t->tid);
 }
 
 int threads_list(const struct process *p, pid_t **ret_tids, size_t *ret_n)
@@ -359,7 +367,7 @@ int thread_stop(const struct process *p, pid_t tid, uint64_t timeout_ns,
 		struct stopped_thread *ret_thread)
 {
 	struct stopped_thread t = {.tid = tid};
-	int status, rc = seize(p, tid);
+	int status, rc = process_is_worker(p, tid) ? -ESRCH : seize(p, tid);
 
 	if (rc < 0)
 		return rc;
@@ -412,10 +420,10 @@ static int seize_new(const struct process *p, struct process_stop *s, struct map
 			rc = -ENOMEM;
 			break;
 		}
-		rc = seize(p, tids[i]);
+		rc = process_is_worker(p, tids[i]) ? -ESRCH : seize(p, tids[i]);
 		if (rc == -ESRCH) {
 			rc = 0;
-			continue; /* it has ended meanwhile */
+			continue; /* it has ended meanwhile, or is the kernel's */
 		}
 		if (rc < 0)
 			break;

@@ -49,8 +49,8 @@ struct stopped_thread {
 };
 
 /* Stops one thread of a process, in the memory of the process' handle. -ESRCH: it is gone, also by
- * executing another program; -ETIMEDOUT: it did not stop in time (vfork, disk sleep): the tracer
- * must be ended, which lets it go; -EPERM and others as ptrace says. Where nothing else waits the
+ * executing another program, or the kernel's (process_is_worker()); -ETIMEDOUT: it did not stop in
+ * time (vfork, disk sleep): the tracer must be ended, which lets it go; -EPERM and others as ptrace says. Where nothing else waits the
  * time is that in which a thread gets its turn on a busy CPU. */
 #define THREAD_STOP_TIMEOUT (5000 * NSEC_PER_MSEC)
 int thread_stop(const struct process *p, pid_t tid, uint64_t timeout_ns,

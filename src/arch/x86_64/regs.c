@@ -20,7 +20,7 @@ static void set(struct arch_regs *ret, pid_t tid, const struct user_regs_struct 
 		.thread = r->fs_base,
 		.call = (long)r->orig_rax,
 		.result = r->rax,
-		.arg = r->rdi,
+		.args = {r->rdi, r->rsi, r->rdx, r->r10, r->r8, r->r9},
 		.others = {r->rax, r->rbx, r->rcx, r->rdx, r->rsi, r->rdi, r->r8, r->r9, r->r10,
 			   r->r11, r->r12, r->r13, r->r14, r->r15},
 		.n_others = 14,
