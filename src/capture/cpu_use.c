@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The sources: the process' CPU clock; the second number of /proc/PID/task/TID/schedstat; and
- * cpu.stat and the quota of the process' cgroup and of those above it, where those of version 1
- * (the "cpu" controller) or 2 are mounted in the usual places. In a container what is mounted may
- * be the container's own cgroup, whatever path /proc/PID/cgroup has: so the folder itself is the
- * last one that is read.
+ * cpu.stat and the quota of the process' cgroup and of those above it (process/cgroups.h).
  */
 #include "capture/cpu_use.h"
 
 #include "base/cleanup.h"
-#include "base/file.h"
 #include "base/map.h"
 #include "base/units.h"
+#include "process/cgroups.h"
 #include "process/process.h"
 #include "process/threads.h"
 
@@ -51,43 +48,17 @@ struct cpu_use {
 
 /* ---- cgroups ---- */
 
-static bool read_text(const char *folder, const char *name, char *out, size_t size)
-{
-	_cleanup_close_ int fd = -1;
-	char path[4096];
-
-	if (snprintf(path, sizeof(path), "%s/%s", folder, name) >= (int)sizeof(path))
-		return false;
-	fd = file_open(path, FILE_EMPTY, NULL);
-	ssize_t n = fd >= 0 ? read(fd, out, size - 1) : -1;
-	out[n > 0 ? n : 0] = 0;
-	return n > 0;
-}
-
-/* The number after a word at the begin of a line; 0 if it isn't there. */
-static uint64_t number_after(const char *text, const char *word)
-{
-	size_t len = strlen(word);
-
-	for (const char *line = text; line; line = strchr(line, '\n')) {
-		line += *line == '\n';
-		if (!strncmp(line, word, len) && line[len] == ' ')
-			return strtoull(line + len, NULL, 10);
-	}
-	return 0;
-}
-
 static bool read_throttling(const char *folder, struct throttling *ret)
 {
 	char text[1024];
 
-	if (!read_text(folder, "cpu.stat", text, sizeof(text)))
+	if (!cgroup_read(folder, "cpu.stat", text, sizeof(text)))
 		return false;
-	ret->n_periods = number_after(text, "nr_periods");
-	ret->n_throttled = number_after(text, "nr_throttled");
+	ret->n_periods = cgroup_number(text, "nr_periods");
+	ret->n_throttled = cgroup_number(text, "nr_throttled");
 	/* Version 1 has ns, 2 has us. */
-	ret->throttled_ns =
-		number_after(text, "throttled_time") + number_after(text, "throttled_usec") * 1000;
+	ret->throttled_ns = cgroup_number(text, "throttled_time") +
+			    cgroup_number(text, "throttled_usec") * 1000;
 	return true;
 }
 
@@ -96,11 +67,11 @@ static void read_quota(struct level *l)
 	char quota[64], period[64];
 	long long quota_us = 0, period_us = 0;
 
-	if (read_text(l->folder, "cpu.max", quota, sizeof(quota))) {
+	if (cgroup_read(l->folder, "cpu.max", quota, sizeof(quota))) {
 		if (sscanf(quota, "%lld %lld", &quota_us, &period_us) != 2)
 			quota_us = 0; /* "max" */
-	} else if (read_text(l->folder, "cpu.cfs_quota_us", quota, sizeof(quota)) &&
-		   read_text(l->folder, "cpu.cfs_period_us", period, sizeof(period))) {
+	} else if (cgroup_read(l->folder, "cpu.cfs_quota_us", quota, sizeof(quota)) &&
+		   cgroup_read(l->folder, "cpu.cfs_period_us", period, sizeof(period))) {
 		quota_us = strtoll(quota, NULL, 10);
 		period_us = strtoll(period, NULL, 10);
 	}
@@ -108,71 +79,17 @@ static void read_quota(struct level *l)
 	l->period_ns = quota_us > 0 && period_us > 0 ? (uint64_t)period_us * 1000 : 0;
 }
 
-static void add_level(struct cpu_use *u, const char *folder)
+static bool add_level(void *arg, const char *folder)
 {
+	struct cpu_use *u = arg;
 	struct level *l = &u->levels[u->n_levels];
 
 	if (u->n_levels == MAX_LEVELS || !read_throttling(folder, &l->before))
-		return;
+		return false;
 	l->after = l->before;
 	l->folder = strdup(folder);
 	u->n_levels += l->folder != NULL;
-}
-
-/* The cgroup of that path below where they are mounted, and all above it. */
-static void add_levels(struct cpu_use *u, const char *mount, const char *path)
-{
-	char folder[4096];
-	size_t least = strlen(mount);
-
-	if (snprintf(folder, sizeof(folder), "%s%s", mount, path) >= (int)sizeof(folder))
-		return;
-	for (;;) {
-		size_t len = strlen(folder);
-		if (len > least && folder[len - 1] == '/') {
-			folder[len - 1] = 0;
-			continue;
-		}
-		add_level(u, folder);
-		if (len <= least)
-			return;
-		*strrchr(folder, '/') = 0;
-	}
-}
-
-/* Whether a list such as "cpu,cpuacct" has the controller. */
-static bool has_cpu(const char *controllers, size_t len)
-{
-	for (const char *end = controllers + len; controllers < end;) {
-		size_t word = strcspn(controllers, ",:");
-		if (word == 3 && !strncmp(controllers, "cpu", 3))
-			return true;
-		controllers += word + 1;
-	}
-	return false;
-}
-
-static void find_levels(struct cpu_use *u)
-{
-	static const char *const mounts[2][2] = {
-		{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"},
-		{"/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"},
-	};
-	char text[8192], *rest = text, *line;
-
-	if (process_read_file(&u->process, "cgroup", text, sizeof(text)) <= 0)
-		return;
-	while ((line = strsep(&rest, "\n"))) {
-		char *controllers = strchr(line, ':');
-		char *path = controllers ? strchr(controllers + 1, ':') : NULL;
-		if (!path || path[1] != '/' || strstr(path, "/.."))
-			continue;
-		bool v1 = path != controllers + 1;
-		if (v1 && !has_cpu(controllers + 1, (size_t)(path - controllers - 1)))
-			continue;
-		for (size_t i = 0; i < 2 && !u->n_levels; i++)
-			add_levels(u, mounts[v1][i], path + 1);
-	}
+	return l->folder != NULL;
 }
 
 /* ---- threads ---- */
@@ -234,7 +151,7 @@ struct cpu_use *cpu_use_begin(pid_t pid, uint32_t process)
 	if (clock_getcpuclockid(pid, &u->clock) == 0)
 		u->cpu_before_ns = cpu_clock(u);
 	if (u->process.proc_fd >= 0) {
-		find_levels(u);
+		cgroups_each(&u->process, "cpu", add_level, u);
 		look_at_threads(u);
 	}
 	u->begun = true;

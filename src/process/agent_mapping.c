@@ -29,9 +29,11 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/vec.h"
 #include "process/call_hooks.h"
+#include "process/cgroups.h"
 #include "process/memory.h"
 #include "process/ring_memory.h"
 #include "process/threads.h"
@@ -43,6 +45,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define CAVE_BYTES 320u
 #define MAX_TRIES 3u /* to find room */
@@ -55,6 +58,16 @@
 #define ADDRESS_SPACE_SHARE 16u
 /* Of a program that locks its memory: all of it is used at once. */
 #define LOCKED_BYTES (33ull << 20)
+/* What the kernel lets the program have, and is little, is left to it: so many mappings, bytes of data and of its
+ * control groups' memory at least. The agent takes some 20 mappings, 2 to 10 MiB of data, and of memory what it
+ * uses of that, and the rings. */
+#define MAPPINGS_LEFT 256u
+#define DATA_LEFT (64ull << 20)
+#define MEMORY_LEFT (16ull << 20)
+#define MEMORY_SHARE 4u /* of what is left the rings may use one of so many parts */
+#define MORE_THREADS 16u
+#define CUT_MEMORY                                                                                 \
+	"the program's control group may use little more memory, and most of it was left to it"
 #define CUT_SPACE                                                                                  \
 	"the program's address space is limited (ulimit -v), and most of it was left to it"
 #define CUT_FILE "the program may have no larger files (ulimit -f), and the buffers are one"
@@ -408,8 +421,10 @@ static uint64_t limit_of(const char *limits, const char *key)
 
 /* What a process may have of memory and files, and what it has, in bytes. */
 struct means {
-	uint64_t max_space, max_file; /* UINT64_MAX: not limited */
-	uint64_t used, locked;	      /* 0: not known */
+	uint64_t max_space, max_file, max_data; /* UINT64_MAX: not limited */
+	uint64_t used, data, locked;		/* 0: not known */
+	uint64_t memory_left;			/* to its control groups; UINT64_MAX: not limited */
+	uint64_t n_threads;
 };
 
 static uint64_t status_bytes(const char *status, const char *key)
@@ -428,8 +443,12 @@ static struct means read_means(const struct process *p)
 	return (struct means){
 		.max_space = limit_of(limits, "Max address space"),
 		.max_file = limit_of(limits, "Max file size"),
+		.max_data = limit_of(limits, "Max data size"),
 		.used = status_bytes(status, "VmSize"),
+		.data = status_bytes(status, "VmData"),
 		.locked = status_bytes(status, "VmLck"),
+		.memory_left = cgroups_memory_left(p),
+		.n_threads = (uint64_t)process_status_number(status, "Threads", false),
 	};
 }
 
@@ -470,8 +489,49 @@ static int limit_rings(const struct process *p, const struct means *m,
 		cut_rings(rings, LOCKED_BYTES, CUT_LOCKED);
 	if (m->max_file != UINT64_MAX)
 		cut_rings(rings, m->max_file, CUT_FILE);
+	/* Of more rings than there will be threads no page is used. */
+	if (m->memory_left / MEMORY_SHARE < (2 * m->n_threads + MORE_THREADS) * rings->ring_bytes)
+		cut_rings(rings, m->memory_left / MEMORY_SHARE, CUT_MEMORY);
 	if (!rings->n_rings)
 		return error_set(err, -EFBIG, NO_RING_FITS, rings->ring_bytes, p->pid);
+	return 0;
+}
+
+static uint64_t max_mappings(void)
+{
+	_cleanup_close_ int fd = file_open("/proc/sys/vm/max_map_count", FILE_EMPTY, NULL);
+	char text[32] = "";
+
+	if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0)
+		return UINT64_MAX;
+	return strtoull(text, NULL, 10);
+}
+
+/* Whether a limit of the program is so near that the agent would take what the program will need. */
+static int leaves_enough(const struct process *p, const struct means *m, size_t n_mappings,
+			 struct error *err)
+{
+	uint64_t max = max_mappings();
+
+	if (n_mappings + MAPPINGS_LEFT > max)
+		return error_set(
+			err, -ENOMEM,
+			"process %d has %zu memory mappings of at most %llu, and what is left "
+			"pollux leaves to it: raise vm.max_map_count",
+			p->pid, n_mappings, (unsigned long long)max);
+	if (m->max_data != UINT64_MAX && m->data + DATA_LEFT > m->max_data)
+		return error_set(
+			err, -ENOMEM,
+			"process %d may have %llu bytes of data more (ulimit -d), and pollux "
+			"leaves it 64 MiB: raise that limit",
+			p->pid,
+			(unsigned long long)(m->data < m->max_data ? m->max_data - m->data : 0));
+	if (m->memory_left < MEMORY_LEFT)
+		return error_set(
+			err, -ENOMEM,
+			"the control group of process %d may use %llu KiB of memory more, and "
+			"pollux leaves it 16 MiB: raise its memory.max",
+			p->pid, (unsigned long long)(m->memory_left >> 10));
 	return 0;
 }
 
@@ -640,6 +700,8 @@ int agent_mapping_make(struct injector *in, struct hooks *h, struct layout *l,
 		return error_sys(err, rc, "cannot place the agent");
 	const struct means means = read_means(p);
 
+	TRY(maps_read(p, &maps, err));
+	TRY(leaves_enough(p, &means, maps.n, err));
 	TRY(limit_rings(p, &means, most_rings(old, rings->ring_bytes), rings, err));
 	l->rings_bytes = rings_bytes(rings);
 	log_debug(LOG_ATTACH,
@@ -649,7 +711,6 @@ int agent_mapping_make(struct injector *in, struct hooks *h, struct layout *l,
 		  p->pid, (unsigned long long)means.used, (long long)means.max_space,
 		  (unsigned long long)means.locked, (long long)means.max_file,
 		  (unsigned long long)l->rings_bytes);
-	TRY(maps_read(p, &maps, err));
 
 	for (size_t i = 0; i < old->n && !used; i++)
 		if (fits(p, h, l, &old->v[i], &maps, main_object, rings))

@@ -2,6 +2,7 @@
 """What a recording leaves in the program costs it nothing: memory, dumps, descriptors."""
 import os
 import re
+import resource
 import signal
 import struct
 import subprocess
@@ -227,6 +228,121 @@ def test_limited_files(pollux, suite, trace, mode):
             assert target.end() == 0
     coverage = {row["item"]: row for row in driver.report(pollux, trace)["coverage"]}
     assert 0 < coverage["event buffers"]["seen"] < coverage["event buffers"]["total"]
+
+
+# A program that has nearly as many mappings as it may have, and needs half of those that are left now and then.
+MAPS = """
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static void *map(long i)
+{
+	return mmap(NULL, 4096, i & 1 ? PROT_READ : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+
+static void *use(void *left)
+{
+	const long n = (long)left;
+	void *maps[n];
+
+	for (;; usleep(1000)) {
+		for (long i = 0; i < n; i++)
+			if ((maps[i] = map(i)) == MAP_FAILED)
+				abort();
+		for (long i = 0; i < n; i++)
+			munmap(maps[i], 4096);
+	}
+	return NULL;
+}
+
+__attribute__((constructor)) static void take(void)
+{
+	const long left = atol(getenv("LEFT"));
+	static void *maps[1 << 20];
+	pthread_t thread;
+	long n = 0;
+
+	while (n < 1 << 20 && (maps[n] = map(n)) != MAP_FAILED)
+		n++;
+	/* The program's threads have not begun. */
+	for (long i = 0; i < left + 60; i++)
+		munmap(maps[--n], 4096);
+	pthread_create(&thread, NULL, use, (void *)(left / 2));
+}
+"""
+
+
+def refused(pollux, target, trace, *words):
+    """It is not recorded, for the reason that has these words, and works on."""
+    result = driver.run(pollux, "record", "-p", target.pid, "-d", "0.2", "-o", trace)
+    assert result.returncode == 1 and all(word in result.stderr for word in words), result.stderr
+    target.go()
+    assert target.end() == 0, target.errors
+    assert target.output() == ["steady to the end"]
+
+
+def test_few_mappings_are_left(pollux, suite, trace, tmp_path):
+    """A program that needs the last mappings which the kernel lets it have keeps them."""
+    if int(Path("/proc/sys/vm/max_map_count").read_text()) > 1 << 19:
+        pytest.skip("a program may have more mappings here than a test can make")
+    source, library = tmp_path / "maps.c", tmp_path / "maps.so"
+    source.write_text(MAPS)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-w", "-pthread", "-o", library, source], check=True)
+    with driver.Target(suite(), "steady", env={"LD_PRELOAD": str(library), "LEFT": "20"}) as target:
+        target.go()
+        driver.until_slept(target.pid, 20)
+        refused(pollux, target, trace, "memory mappings", "vm.max_map_count")
+
+
+def test_little_data_is_left(pollux, suite, trace):
+    """Under ulimit -d: the agent's data counts, too."""
+    with driver.Target(suite(), "steady") as target:
+        target.go()
+        driver.until_slept(target.pid, 20)
+        data = int(re.search(r"VmData:\s+(\d+)", Path(f"/proc/{target.pid}/status").read_text()).group(1)) << 10
+        resource.prlimit(target.pid, resource.RLIMIT_DATA, (data + 32 * MIB, resource.RLIM_INFINITY))
+        refused(pollux, target, trace, "ulimit -d")
+
+
+@pytest.fixture
+def group():
+    """A control group with a limit of memory: its folder, and the name of the limit's file."""
+    one, two = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
+    old = (one / "memory.limit_in_bytes").exists()
+    folder = (one if old else two) / f"pollux-test-{os.getpid()}"
+    limit = "memory.limit_in_bytes" if old else "memory.max"
+    try:
+        folder.mkdir()
+    except OSError as e:
+        pytest.skip(f"no cgroup can be made here: {e}")
+    try:
+        if not (folder / limit).exists():
+            pytest.skip("cgroups have no limit of memory here")
+        yield folder, limit
+    finally:
+        folder.rmdir()
+
+
+@pytest.mark.parametrize("left, fits", [(8, False), (64, True)])
+def test_little_memory_is_left(pollux, suite, trace, group, left, fits):
+    """The agent's memory and the event buffers count as the program's, which the kernel ends if its group has no more."""
+    folder, limit = group
+    join = ("sh", "-c", f'echo $$ > {folder}/cgroup.procs; exec "$@"', "sh")
+    with driver.Target(suite(), "steady", prefix=join) as target:
+        target.go()
+        driver.until_slept(target.pid, 20)
+        used = folder / ("memory.current" if limit == "memory.max" else "memory.usage_in_bytes")
+        (folder / limit).write_text(str(int(used.read_text()) + left * MIB))
+        if not fits:
+            refused(pollux, target, trace, "memory.max")
+            return
+        record(pollux, target, trace)
+        target.go()
+        assert target.end() == 0
+    coverage = {row["item"]: row for row in driver.report(pollux, trace)["coverage"]}
+    assert 0 < coverage["event buffers"]["seen"] <= left / 4 and "control group" in coverage["event buffers"]["note"]
 
 
 def test_recorder_with_limited_files(pollux, suite, tmp_path):
