@@ -39,14 +39,18 @@ enum field {
 	F_NS,
 	F_SITE,
 	F_STACK,
+	F_CPU,
+	F_NEIGHBOUR,
 	F_N
 };
 
 static const char *const field_names[F_N] = {
-	[F_TIME] = "time",     [F_CLOCK] = "clock", [F_PID] = "pid",	     [F_TID] = "tid",
-	[F_THREAD] = "thread", [F_EVENT] = "event", [F_PROBE] = "probe",     [F_TASK] = "task",
-	[F_KIND] = "kind",     [F_ROLE] = "role",   [F_OUTCOME] = "outcome", [F_PLACE] = "place",
-	[F_CALL] = "call",     [F_NS] = "ns",	    [F_SITE] = "site",	     [F_STACK] = "stack",
+	[F_TIME] = "time",   [F_CLOCK] = "clock",     [F_PID] = "pid",
+	[F_TID] = "tid",     [F_THREAD] = "thread",   [F_EVENT] = "event",
+	[F_PROBE] = "probe", [F_TASK] = "task",	      [F_KIND] = "kind",
+	[F_ROLE] = "role",   [F_OUTCOME] = "outcome", [F_PLACE] = "place",
+	[F_CALL] = "call",   [F_NS] = "ns",	      [F_SITE] = "site",
+	[F_STACK] = "stack", [F_CPU] = "cpu",	      [F_NEIGHBOUR] = "neighbour",
 };
 
 const char printer_fields[] =
@@ -55,7 +59,7 @@ const char printer_fields[] =
 	"address (of a resource its address), {kind} its type, {role}; {outcome} of a poll or "
 	"wake; {place} await point; "
 	"{call} blocking or system call; {ns} how long; {site} of the kind's spawns; {stack} of a "
-	"sample";
+	"sample; {cpu} that a thread left or got, {neighbour} the thread that had it then";
 
 struct piece {
 	enum field field;
@@ -96,6 +100,10 @@ static const char *probe_name(const struct trace_event *ev)
 		[TE_FUTURE_END] = "future-poll-end",
 		[TE_MACHINE] = "machine",
 		[TE_RESOURCE] = "resource",
+		[TE_LEFT_CPU] = "left-cpu",
+		[TE_GOT_CPU] = "got-cpu",
+		[TE_WOKEN] = "woken",
+		[TE_RAN_INSTEAD] = "ran-instead",
 	};
 	return ev->type < TE_N_TYPES && names[ev->type] ? names[ev->type] : "?";
 }
@@ -170,7 +178,22 @@ static void call(const struct trace_event *ev, struct buf *out)
 
 static bool has_length(const struct trace_event *ev)
 {
-	return ev->type == TE_BLOCK || ev->type == TE_SYSCALL || ev->type == TE_OFF_CPU;
+	return ev->type == TE_BLOCK || ev->type == TE_SYSCALL || ev->type == TE_OFF_CPU ||
+	       ev->type == TE_WOKEN || ev->type == TE_RAN_INSTEAD;
+}
+
+/* The CPU + 1; 0: none. */
+static uint64_t cpu_of(const struct trace_event *ev)
+{
+	return ev->type == TE_LEFT_CPU || ev->type == TE_GOT_CPU ? ev->value : 0;
+}
+
+static const struct trace_neighbour *neighbour(const struct trace_reader *r,
+					       const struct trace_event *ev)
+{
+	bool has = ev->type >= TE_LEFT_CPU && ev->type <= TE_RAN_INSTEAD && ev->task &&
+		   ev->task <= UINT32_MAX;
+	return has ? trace_reader_neighbour(r, (uint32_t)(ev->task - 1)) : NULL;
 }
 
 /* "main;app::serve;read": outermost first, as flame graphs want it */
@@ -280,6 +303,14 @@ static void field_text(const struct printer *p, const struct trace_reader *r,
 	case F_STACK:
 		stack(r, ev, out);
 		break;
+	case F_CPU:
+		if (cpu_of(ev))
+			buf_u64(out, cpu_of(ev) - 1);
+		break;
+	case F_NEIGHBOUR:
+		if (neighbour(r, ev))
+			text_safe(out, neighbour(r, ev)->name);
+		break;
 	default:
 		break;
 	}
@@ -334,6 +365,16 @@ static void json_line(const struct printer *p, const struct trace_reader *r,
 		json_i64(&j, "result", (int64_t)ev->task);
 	if (has_length(ev))
 		json_u64(&j, "ns", ev->value);
+	if (cpu_of(ev))
+		json_u64(&j, "cpu", cpu_of(ev) - 1);
+	if (neighbour(r, ev)) {
+		json_object(&j, "neighbour");
+		json_u64(&j, "pid", neighbour(r, ev)->pid);
+		json_u64(&j, "tid", neighbour(r, ev)->tid);
+		json_string(&j, "name", neighbour(r, ev)->name);
+		json_bool(&j, "idle", neighbour(r, ev)->flags & TRACE_NEIGHBOUR_IDLE);
+		json_end_object(&j);
+	}
 	if (ev->type == TE_SAMPLE)
 		json_u64(&j, "weight", ev->task);
 	if (ev->type == TE_RESOURCE)

@@ -12,6 +12,8 @@
 #include "timeline/state.h"
 
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* Takes note of the time. The poll that was open then: its task, depth and begin. */
 struct around {
@@ -76,6 +78,66 @@ void aux_syscall(struct timeline *tl, struct thread *th, const struct trace_even
 	TELL(tl, syscall, &call);
 }
 
+/* ---- times off the CPU ---- */
+
+static uint32_t small(uint64_t n)
+{
+	return n <= UINT32_MAX ? (uint32_t)n : 0;
+}
+
+void aux_switch(struct timeline *tl, struct thread *th, const struct trace_event *ev)
+{
+	struct tl_switch *sw = th->switched;
+
+	if (!sw && !(sw = th->switched = malloc(sizeof(*sw)))) {
+		timeline_fail(tl, -ENOMEM);
+		return;
+	}
+	if (!th->switch_known)
+		*sw = (struct tl_switch){0};
+	th->switch_known = true;
+	switch (ev->type) {
+	case TE_LEFT_CPU:
+		sw->left_cpu = small(ev->value);
+		sw->next = small(ev->task);
+		break;
+	case TE_GOT_CPU:
+		sw->got_cpu = small(ev->value);
+		sw->before = small(ev->task);
+		break;
+	case TE_WOKEN:
+		sw->woken_ns = ev->value < ev->time ? ev->time - ev->value : 0;
+		sw->waker = small(ev->task);
+		break;
+	default: /* the length only, until its end is known */
+		if (sw->n_ran == TL_MAX_RAN)
+			memmove(sw->ran, sw->ran + 1, --sw->n_ran * sizeof(*sw->ran));
+		sw->ran[sw->n_ran++] = (struct tl_ran_instead){small(ev->task), 0, ev->value};
+	}
+}
+
+/* What was reported of the stretch that ends now. */
+static const struct tl_switch *settle_switch(struct thread *th, uint64_t begin_ns, uint64_t end_ns)
+{
+	struct tl_switch *sw = th->switched;
+	uint64_t end = end_ns;
+
+	if (!th->switch_known)
+		return NULL;
+	th->switch_known = false;
+	for (uint32_t i = sw->n_ran; i--;) {
+		struct tl_ran_instead *ran = &sw->ran[i];
+		uint64_t length = ran->end_ns;
+
+		ran->end_ns = end;
+		ran->begin_ns = length < end - begin_ns ? end - length : begin_ns;
+		end = ran->begin_ns;
+	}
+	if (sw->woken_ns && (sw->woken_ns < begin_ns || sw->woken_ns > end_ns))
+		sw->woken_ns = begin_ns;
+	return sw;
+}
+
 void aux_off_cpu(struct timeline *tl, struct thread *th, const struct trace_event *ev)
 {
 	struct around a = look(tl, th, ev->time);
@@ -89,6 +151,7 @@ void aux_off_cpu(struct timeline *tl, struct thread *th, const struct trace_even
 		.end_ns = ev->time,
 		.round = a.round,
 	};
+	off.how = settle_switch(th, off.begin_ns, off.end_ns);
 	if (ev->arg >= TX_N)
 		tl->n_inconsistent++;
 	TELL(tl, off_cpu, &off);

@@ -194,6 +194,9 @@ struct thread {
 	bool seen_aux;			     /* another source had events of it */
 	uint64_t aux_ns;		     /* time of that source's last event */
 	uint64_t call_begin_ns, call_end_ns; /* its last system call */
+	/* What was reported of the end of a stretch off its CPU that comes next. */
+	struct tl_switch *switched; /* NULL: never anything */
+	bool switch_known;
 	/* Those of the runtime that it polled a task of, or spawned one of, last; the highest one
 	 * that was given out by then. */
 	const struct ids *ids;
@@ -406,6 +409,8 @@ void round_task_polled(const struct frame *f);
 void aux_init(struct timeline *tl);
 void aux_syscall(struct timeline *tl, struct thread *th, const struct trace_event *ev);
 void aux_off_cpu(struct timeline *tl, struct thread *th, const struct trace_event *ev);
+/* TE_LEFT_CPU to TE_RAN_INSTEAD. */
+void aux_switch(struct timeline *tl, struct thread *th, const struct trace_event *ev);
 void aux_sample(struct timeline *tl, struct thread *th, const struct trace_event *ev);
 void aux_machine(struct timeline *tl, struct thread *th, const struct trace_event *ev);
 void aux_lost(struct timeline *tl, struct thread *th, const struct trace_event *ev);

@@ -42,6 +42,7 @@ void timeline_free(struct timeline *tl)
 		if (tl->threads[i]) {
 			free(tl->threads[i]->frames);
 			free(tl->threads[i]->futures);
+			free(tl->threads[i]->switched);
 		}
 		free(tl->threads[i]);
 	}
@@ -372,6 +373,12 @@ static bool feed_aux(struct timeline *tl, struct thread *th, const struct trace_
 		return true;
 	case TE_OFF_CPU:
 		aux_off_cpu(tl, th, ev);
+		return true;
+	case TE_LEFT_CPU:
+	case TE_GOT_CPU:
+	case TE_WOKEN:
+	case TE_RAN_INSTEAD:
+		aux_switch(tl, th, ev);
 		return true;
 	case TE_SAMPLE:
 		aux_sample(tl, th, ev);

@@ -190,6 +190,26 @@ struct tl_syscall {
 	struct tl_round round;
 };
 
+/* Whom a CPU ran while a thread waited for it. */
+struct tl_ran_instead {
+	uint32_t neighbour; /* 1 + index of a struct trace_neighbour; 0: not known */
+	uint64_t begin_ns, end_ns;
+};
+
+/* Of those that a source tells of one wait the last ones are kept. */
+#define TL_MAX_RAN 16u
+
+/* How a thread left its CPU and got one again. Numbers as in struct tl_ran_instead; 0: not known. */
+struct tl_switch {
+	uint32_t left_cpu, got_cpu; /* the CPU + 1 */
+	uint32_t next, before;	    /* who ran there next, and who had run there before */
+	uint64_t woken_ns;	    /* it slept until then; 0: it did not, or not known */
+	uint32_t waker;		    /* who was running where that came from */
+	uint32_t n_ran;
+	struct tl_ran_instead
+		ran[TL_MAX_RAN]; /* in order of time, the last ends with the stretch */
+};
+
 /* A stretch in which a thread was on no CPU, reported when it ends. */
 struct tl_off_cpu {
 	struct tl_task *task; /* as above */
@@ -198,6 +218,7 @@ struct tl_off_cpu {
 	enum trace_off_cpu reason;
 	uint32_t syscall; /* number + 1 of the system call that it was in; 0: none or not known */
 	uint64_t begin_ns, end_ns;
+	const struct tl_switch *how; /* NULL: not known */
 	struct tl_round round;
 };
 

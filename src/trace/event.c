@@ -33,6 +33,10 @@ const char *trace_event_type_name(unsigned type)
 		[TE_FUTURE_END] = "future_end",
 		[TE_MACHINE] = "machine",
 		[TE_RESOURCE] = "resource",
+		[TE_LEFT_CPU] = "left_cpu",
+		[TE_GOT_CPU] = "got_cpu",
+		[TE_WOKEN] = "woken",
+		[TE_RAN_INSTEAD] = "ran_instead",
 	};
 	return LOOK_UP(names, type);
 }

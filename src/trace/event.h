@@ -71,6 +71,17 @@ enum trace_event_type {
 	/* task = address of what the poll waits for whose TE_POLL_END, pending, is the next event of
 	 * this source; arg = enum trace_resource; no kind */
 	TE_RESOURCE = 22,
+	/* What is known of the next TE_OFF_CPU of this source, whose time they have; task = index of
+	 * a struct trace_neighbour + 1, 0: not known; no kind.
+	 * TE_LEFT_CPU, TE_GOT_CPU: value = the CPU + 1, 0: not known; task: who ran there next, and
+	 * who had run there before */
+	TE_LEFT_CPU = 23,
+	TE_GOT_CPU = 24,
+	TE_WOKEN =
+		25, /* value = ns before `time`; task: who was running where the wake came from */
+	/* The thread was ready and waited for a CPU, and task had that for `value` ns: of several the
+	 * last ends at `time`, each of the others where the next one begins. */
+	TE_RAN_INSTEAD = 26,
 	TE_N_TYPES,
 };
 
@@ -377,4 +388,15 @@ struct trace_cpu {
 	uint64_t n_periods, n_throttled, throttled_ns;
 	uint64_t quota_ns, period_ns; /* CPU time that it may use in each; 0: it has no limit */
 	const char *cgroup;	      /* its path; "" if there is none with a limit */
+};
+
+enum trace_neighbour_flags {
+	TRACE_NEIGHBOUR_IDLE = 1, /* no thread: the CPU had nothing to do */
+};
+
+/* A thread, of whatever process, that a CPU ran instead of, before or after one that is recorded. */
+struct trace_neighbour {
+	uint32_t pid, tid; /* as pollux sees them; 0: not known, as of another pid namespace */
+	uint32_t flags;	   /* enum trace_neighbour_flags */
+	const char *name;  /* comm */
 };

@@ -194,6 +194,17 @@ void meta_put_cpu(struct buf *out, uint32_t index, const struct trace_cpu *c)
 	put_record(out, PLX_CPU, &f);
 }
 
+void meta_put_neighbour(struct buf *out, uint32_t index, const struct trace_neighbour *n)
+{
+	_cleanup_buf_ struct buf f = BUF_INIT;
+	buf_uleb(&f, index);
+	buf_uleb(&f, n->pid);
+	buf_uleb(&f, n->tid);
+	buf_uleb(&f, n->flags);
+	put_string(&f, n->name);
+	put_record(out, PLX_NEIGHBOUR, &f);
+}
+
 /* ---- in ---- */
 
 struct meta_block {
@@ -241,6 +252,7 @@ void meta_done(struct meta *m)
 	free(m->stacks.items);
 	free(m->coverage.items);
 	free(m->cpus.items);
+	free(m->neighbours.items);
 	*m = (struct meta){0};
 }
 
@@ -520,6 +532,21 @@ static int read_cpu(struct meta *m, struct cursor *c)
 	return put_item(m, &m->cpus, index, v);
 }
 
+static int read_neighbour(struct meta *m, struct cursor *c)
+{
+	struct trace_neighbour *v = take(m, sizeof(*v));
+	if (!v)
+		return -ENOMEM;
+	uint32_t index = get_u32(c);
+	v->pid = get_u32(c);
+	v->tid = get_u32(c);
+	v->flags = get_u32(c);
+	int r = get_string(m, c, &v->name);
+	if (r < 0 || !cursor_ok(c))
+		return r < 0 ? r : -EBADMSG;
+	return put_item(m, &m->neighbours, index, v);
+}
+
 int meta_read(struct meta *m, const void *payload, size_t size)
 {
 	static int (*const readers[])(struct meta *, struct cursor *) = {
@@ -528,7 +555,7 @@ int meta_read(struct meta *m, const void *payload, size_t size)
 		[PLX_KIND] = read_kind,	      [PLX_COVERAGE] = read_coverage,
 		[PLX_COST] = read_cost,	      [PLX_PLACE] = read_place,
 		[PLX_FRAME] = read_frame,     [PLX_STACK] = read_stack,
-		[PLX_CPU] = read_cpu,
+		[PLX_CPU] = read_cpu,	      [PLX_NEIGHBOUR] = read_neighbour,
 	};
 	struct cursor c;
 	int result = 0;

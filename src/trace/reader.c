@@ -773,6 +773,11 @@ uint32_t trace_reader_n_cpus(const struct trace_reader *r)
 	return r->meta.cpus.n;
 }
 
+const struct trace_neighbour *trace_reader_neighbour(const struct trace_reader *r, uint32_t i)
+{
+	return meta_get(&r->meta.neighbours, i);
+}
+
 const struct trace_cost *trace_reader_cost(const struct trace_reader *r)
 {
 	return r->meta.cost;

@@ -48,6 +48,8 @@ int trace_writer_stack(struct trace_writer *w, const struct trace_stack *s, uint
 int trace_writer_coverage(struct trace_writer *w, const struct trace_coverage *c);
 int trace_writer_cost(struct trace_writer *w, const struct trace_cost *c);
 int trace_writer_cpu(struct trace_writer *w, const struct trace_cpu *c);
+int trace_writer_neighbour(struct trace_writer *w, const struct trace_neighbour *n,
+			   uint32_t *ret_index);
 /* A moment of one of its processes. One of the start comes before that process' events. */
 int trace_writer_moment(struct trace_writer *w, const struct trace_moment *m);
 
@@ -128,6 +130,7 @@ const struct trace_coverage *trace_reader_coverage(const struct trace_reader *r,
 const struct trace_cost *trace_reader_cost(const struct trace_reader *r); /* NULL if unknown */
 const struct trace_cpu *trace_reader_cpu(const struct trace_reader *r, uint32_t i);
 uint32_t trace_reader_n_cpus(const struct trace_reader *r); /* one for each process, if known */
+const struct trace_neighbour *trace_reader_neighbour(const struct trace_reader *r, uint32_t i);
 uint32_t trace_reader_n_processes(const struct trace_reader *r);
 uint32_t trace_reader_n_runtimes(const struct trace_reader *r);
 uint32_t trace_reader_n_threads(const struct trace_reader *r);

@@ -43,7 +43,8 @@ struct trace_writer {
 	struct error cause;
 	uint64_t bytes, n_events, n_moments;
 	uint64_t first_ns, last_ns; /* of all events */
-	uint32_t n_processes, n_runtimes, n_kinds, n_places, n_frames, n_stacks, n_coverage, n_cpus;
+	uint32_t n_processes, n_runtimes, n_kinds, n_places, n_frames, n_stacks, n_coverage, n_cpus,
+		n_neighbours;
 	struct draft **drafts; /* by thread; NULL: it has been idle */
 	uint32_t n_threads, threads_cap;
 	size_t n_buffered;
@@ -383,6 +384,14 @@ int trace_writer_cpu(struct trace_writer *w, const struct trace_cpu *c)
 
 	TRY(next_index(&w->n_cpus, &index));
 	meta_put_cpu(&w->meta, index, c);
+	return meta_done_one(w);
+}
+
+int trace_writer_neighbour(struct trace_writer *w, const struct trace_neighbour *n,
+			   uint32_t *ret_index)
+{
+	TRY(next_index(&w->n_neighbours, ret_index));
+	meta_put_neighbour(&w->meta, *ret_index, n);
 	return meta_done_one(w);
 }
 

@@ -159,6 +159,59 @@ def test_preempted_is_not_blocked(kernel, suite, trace):
     slept = sum(row["ns"] for (why, _), row in waits.items() if why != "preempted") / 1000
     assert abs(preempted - true_us) < 0.1 * true_us, (preempted, true_us)
     assert slept < 0.05 * true_us
+    check_switches(kernel, trace, "0")
+
+
+def switches(pollux, trace):
+    """Of each time off a CPU: (its event, {what is said of it: its events})."""
+    names = ("off_cpu", "left_cpu", "got_cpu", "woken", "ran_instead")
+    result = driver.run(pollux, "print", "--json", *(f"--event={name}" for name in names), trace)
+    said = defaultdict(lambda: defaultdict(list))
+    for line in map(json.loads, result.stdout.splitlines()):
+        if line["event"] != "off_cpu":
+            said[line["tid"]][line["event"]].append(line)
+            continue
+        of_it = said.pop(line["tid"], {})
+        assert {e["time_ns"] for several in of_it.values() for e in several} <= {line["time_ns"]}
+        yield line, of_it
+    assert not said
+
+
+def check_switches(pollux, trace, cpu):
+    """Two threads compute on one CPU: each waits while the other has it, and others of the machine."""
+    by_each_other = 0
+    for off, said in switches(pollux, trace):
+        for name in ("left_cpu", "got_cpu"):
+            (one,) = said[name]
+            assert str(one["cpu"]) == cpu and one["neighbour"]["name"], one
+        ran = said.get("ran_instead", [])
+        assert sum(r["ns"] for r in ran) <= off["ns"]
+        if off["outcome"] != "preempted":
+            continue
+        assert "woken" not in said
+        if not ran:
+            assert off["ns"] < 1e6, off
+            continue
+        # One CPU: whatever ran before it came back is what ran last, and what is known goes back to its leaving,
+        # but where there were more than are kept.
+        assert ran[-1]["neighbour"]["tid"] == said["got_cpu"][0]["neighbour"]["tid"], (off, ran, said)
+        assert sum(r["ns"] for r in ran) == off["ns"]
+        assert "neighbour" not in ran[0] or ran[0]["neighbour"]["tid"] == said["left_cpu"][0]["neighbour"]["tid"]
+        assert off["tid"] not in {r["neighbour"]["tid"] for r in ran if "neighbour" in r}
+        by_each_other += sum(r["ns"] for r in ran if r.get("neighbour", {}).get("name") == off["thread"])
+    assert by_each_other > 0
+
+
+def test_wakes(kernel, suite, trace):
+    """A thread that slept was woken in between, unless nothing of its sleep is known."""
+    driver.record_launched(kernel, trace, suite(), "system_calls", options=("--sched",))
+    slept = [(off, said) for off, said in switches(kernel, trace) if off["outcome"] == "sleeping"]
+    woken = [(off, said["woken"]) for off, said in slept if "woken" in said]
+    assert len(woken) > 0.9 * len(slept) > 0
+    for off, (wake,) in woken:
+        assert wake["ns"] <= off["ns"] and "neighbour" in wake
+    # A sleep of 1 ms ends by a timer, so the thread slept most of it.
+    assert any(wake["ns"] < off["ns"] / 2 for off, (wake,) in woken)
 
 
 def test_losses_are_counted(kernel, suite, trace):
@@ -219,6 +272,8 @@ def test_own_pid_namespace(kernel, suite, trace):
     output, _ = driver.split_output(result.stdout)
     check_counts(driver.report(kernel, trace), output)
     assert max(event[2] for event in driver.events(trace)) < 100
+    others = [said["left_cpu"][0]["neighbour"] for _, said in switches(kernel, trace)]
+    assert all(other["tid"] < 100 and other["name"] for other in others)
 
 
 @needs_root
@@ -237,6 +292,9 @@ def test_kernel_without_types(kernel, suite, trace):
     check_counts(report, output)
     assert ("sleeping", "read") in off_cpu(report, "::reads")
     assert not inside(driver.events(trace))[2]
+    said = [said for _, said in switches(kernel, trace)]
+    assert all(s["left_cpu"] and s["got_cpu"] for s in said)
+    assert any(s.get("woken") for s in said) and any(s.get("ran_instead") for s in said)
 
 
 @needs_root
@@ -271,6 +329,9 @@ def test_sched_without_rights(public, how):
     preempted = sum(row["ns"] for (why, _), row in waits.items() if why == "preempted") / 1000
     assert abs(preempted - true_us) < 0.1 * true_us, (preempted, true_us)
     assert not inside(driver.events(trace))[2]
+    for _, said in switches(public / "pollux", trace):
+        assert [event["cpu"] for name in ("left_cpu", "got_cpu") for event in said[name]] == [0, 0]
+        assert "neighbour" not in said["left_cpu"][0]
 
 
 @needs_root

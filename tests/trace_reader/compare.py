@@ -64,8 +64,14 @@ def expected(trace, event, first_ns):
         line |= syscall(event.arg) | {"result": event.task - (event.task >> 63 << 64)}
     if name == "off_cpu" and event.task:
         line |= syscall(event.task - 1)
-    if name in ("block", "syscall", "off_cpu"):
+    if name in ("block", "syscall", "off_cpu", "woken", "ran_instead"):
         line["ns"] = event.value
+    if name in ("left_cpu", "got_cpu") and event.value:
+        line["cpu"] = event.value - 1
+    if name in ("left_cpu", "got_cpu", "woken", "ran_instead") and event.task - 1 in trace.neighbour:
+        seen = trace.neighbour[event.task - 1]
+        line["neighbour"] = {key: seen[key] for key in ("pid", "tid", "name")}
+        line["neighbour"]["idle"] = bool(seen["flags"] & plx.NEIGHBOUR_IDLE)
     if name == "sample":
         line["weight"] = event.task
     if name == "resource":

@@ -16,7 +16,8 @@ MAX_INDEX = 4194303
 
 EVENT = dict(enumerate(
     "none spawn poll_begin poll_end wake schedule cancel drop park unpark block thread_begin thread_end lost "
-    "root_enter root_wake syscall off_cpu sample future_begin future_end machine resource".split()))
+    "root_enter root_wake syscall off_cpu sample future_begin future_end machine resource "
+    "left_cpu got_cpu woken ran_instead".split()))
 OUTCOME = dict(enumerate(
     ["pending", "ready", "panicked", "cancelled", "unknown", "cancelled unpolled", "unseen"]))
 WAKE = dict(enumerate(["scheduled", "running", "noop", "unknown"]))
@@ -34,6 +35,7 @@ ROLE = dict(enumerate(["task", "blocking", "worker", "root", "future"]))
 CALL_NUMBER, CALL_CANNOT_WAIT = 0xff, 0x100
 PLACE_OWN = 2
 KIND_HANDLER = 1
+NEIGHBOUR_IDLE = 1
 
 # Name, how many fields there always are (the others came later), the fields: name:bits, name:s for a string.
 RECORDS = {
@@ -51,6 +53,7 @@ RECORDS = {
     10: ("stack", 4, "index:32 parent:32 frame:32 flags:32"),
     11: ("cpu", 11, "index:32 process:32 n_threads:32 cpu_ns:64 run_delay_ns:64 n_periods:64 n_throttled:64 "
                     "throttled_ns:64 quota_ns:64 period_ns:64 cgroup:s"),
+    12: ("neighbour", 5, "index:32 pid:32 tid:32 flags:32 name:s"),
 }
 # Name, fields; :t is the number of a string, plus 1.
 MOMENT_RECORDS = {

@@ -9,6 +9,7 @@
 #include "tests/traces/moment.h"
 #include "tests/traces/requests.h"
 #include "tests/traces/sample.h"
+#include "tests/traces/switches.h"
 
 #include <sys/stat.h>
 
@@ -54,7 +55,7 @@ static void make_future(const struct buf *small)
 	size_t first = sizeof(h);
 
 	memcpy(&h, small->data, sizeof(h));
-	h.minor = 9;
+	h.minor = 99;
 	h.header_bytes = sizeof(h) + 24;
 	h.other_features = 1ULL << 63;
 	buf_add(&b, &h, sizeof(h));
@@ -263,6 +264,9 @@ int main(int argc, char **argv)
 		fail(err.text);
 	snprintf(path, sizeof(path), "%s/good/requests.plx", base);
 	if (requests_write(path, &err) < 0)
+		fail(err.text);
+	snprintf(path, sizeof(path), "%s/good/switches.plx", base);
+	if (switches_write(path, &err) < 0)
 		fail(err.text);
 	snprintf(path, sizeof(path), "%s/good/moments.plx", base);
 	if (moment_sample_write(path, &err) < 0)

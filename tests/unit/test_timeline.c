@@ -1230,6 +1230,33 @@ ROW(49)
 	assert_int_equal(t.n_lost, 0);
 	assert_int_equal(t.n_lost_aux, 2);
 	assert_int_equal(t.n_events, 17);
+
+	/* how a thread left its CPU and got one again belongs to the next time off the CPU only */
+	story("10 0 poll task 1\n"
+	      "30 0 left-cpu 1 7\n"
+	      "30 0 got-cpu 3 8\n"
+	      "30 0 woken 15 9\n"
+	      "30 0 ran 5 7\n"
+	      "30 0 ran 4 0\n"
+	      "30 0 ran 3 8\n"
+	      "30 0 slept 19 0\n"
+	      "35 0 slept 2 0\n"
+	      "40 0 left-cpu 2 5\n"
+	      "40 0 woken 20 1\n" /* before it left: as it left */
+	      "40 0 ran 9 5\n"	  /* longer than all of it */
+	      "40 0 slept 4 0\n"
+	      "50 0 pending task 1\n"
+	      "finish 60",
+	      "+1 task 1 seen 10\n"
+	      "worker t0 10-\n"
+	      "off 1 in 0 t0 11-30 cpu 1>3 to 7 after 8 woken 15 by 9 7:18-23 0:23-27 8:27-30 of "
+	      "1\n"
+	      "off 1 in 0 t0 33-35 of 1\n"
+	      "off 1 in 0 t0 36-40 cpu 2>0 to 5 after 0 woken 36 by 1 5:36-40 of 1\n"
+	      "poll 1 t0 10-50 pending\n"
+	      "worker t0 -60\n"
+	      "waiting 1 50-60\n"
+	      "-1 alive waiting\n");
 }
 
 /* Events of a machine (async-std). */

@@ -96,6 +96,10 @@ static const struct {
 	{"syscall", TE_SYSCALL, 202},
 	{"slept", TE_OFF_CPU, TX_SLEEPING},
 	{"preempted", TE_OFF_CPU, TX_PREEMPTED},
+	{"left-cpu", TE_LEFT_CPU, 0},
+	{"got-cpu", TE_GOT_CPU, 0},
+	{"woken", TE_WOKEN, 0},
+	{"ran", TE_RAN_INSTEAD, 0},
 	{"sample", TE_SAMPLE, TM_CPU_CLOCK},
 	{"m-starting", TE_MACHINE, TC_STARTING},
 	{"m-task", TE_MACHINE, TC_TASK_LOCAL},
@@ -275,11 +279,26 @@ static int on_syscall(void *ctx, const struct tl_syscall *c)
 	return 0;
 }
 
+/* " cpu 1>2 to 7 after 8 woken 15 by 9 7:12-15": numbers + 1, as there */
+static void log_switch(struct stage *s, const struct tl_switch *how)
+{
+	if (!how)
+		return;
+	buf_printf(&s->log, " cpu %u>%u to %u after %u", how->left_cpu, how->got_cpu, how->next,
+		   how->before);
+	if (how->woken_ns)
+		buf_printf(&s->log, " woken %lu by %u", how->woken_ns, how->waker);
+	for (uint32_t i = 0; i < how->n_ran; i++)
+		buf_printf(&s->log, " %u:%lu-%lu", how->ran[i].neighbour, how->ran[i].begin_ns,
+			   how->ran[i].end_ns);
+}
+
 static int on_off_cpu(void *ctx, const struct tl_off_cpu *o)
 {
 	struct stage *s = ctx;
 	buf_printf(&s->log, "off %u in %u t%u %lu-%lu", o->reason, o->syscall, o->thread,
 		   o->begin_ns, o->end_ns);
+	log_switch(s, o->how);
 	log_around(s, o->task, o->depth, &o->round);
 	return 0;
 }
@@ -380,7 +399,8 @@ static void play_line(struct stage *s, const char *line)
 	for (size_t i = 0; i < N_KINDS; i++)
 		if (!strcmp(kinds[i].word, kind))
 			ev.kind = i;
-	bool no_kind = ev.type == TE_BLOCK || ev.type == TE_LOST || ev.type == TE_SYSCALL ||
+	bool no_kind = (ev.type >= TE_LEFT_CPU && ev.type <= TE_RAN_INSTEAD) ||
+		       ev.type == TE_BLOCK || ev.type == TE_LOST || ev.type == TE_SYSCALL ||
 		       ev.type == TE_OFF_CPU || ev.type == TE_SAMPLE;
 	if (no_kind)
 		ev.value = strtoul(kind, NULL, 10); /* ns, events, or a stack */

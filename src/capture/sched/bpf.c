@@ -87,7 +87,9 @@ static bool has_state(void)
 static int prepare(struct sched_backend *w, const struct capture_options *opt, uint32_t ring_bytes)
 {
 	struct bpf_map *ring = bpf_object__find_map_by_name(w->object, "ring");
+	struct bpf_map *cpus = bpf_object__find_map_by_name(w->object, "cpus");
 	struct bpf_map *map = NULL;
+	int n_cpus = libbpf_num_possible_cpus();
 	const struct sched_settings set = {own_pid_ns(), opt->lock_stacks ? __NR_futex : -1,
 					   opt->sched && !w->plain && has_state()};
 	struct bpf_program *p = NULL;
@@ -97,7 +99,7 @@ static int prepare(struct sched_backend *w, const struct capture_options *opt, u
 		const char *name = bpf_program__name(p);
 
 		if ((!opt->syscalls && !strncmp(name, "on_sys_", 7)) ||
-		    (!opt->sched && !strcmp(name, "on_switch")))
+		    (!opt->sched && (!strcmp(name, "on_switch") || !strcmp(name, "on_waking"))))
 			bpf_program__set_autoload(p, false);
 	}
 	while ((map = bpf_object__next_map(w->object, map))) {
@@ -106,6 +108,10 @@ static int prepare(struct sched_backend *w, const struct capture_options *opt, u
 	}
 	if (rc == 0)
 		rc = ring ? bpf_map__set_max_entries(ring, ring_bytes) : -ENOENT;
+	if (rc == 0)
+		rc = !cpus	  ? -ENOENT
+		     : n_cpus < 0 ? n_cpus
+				  : bpf_map__set_max_entries(cpus, (uint32_t)n_cpus);
 	return rc;
 }
 
@@ -179,6 +185,8 @@ static int take(void *context, const void *record, size_t len)
 		return len > offsetof(struct sched_stack, stack)
 			       ? sched_take_stack(w->capture, record, len)
 			       : 0;
+	if (e->type == SCHED_OFF_CPU)
+		return sched_take_switch(w->capture, record, len);
 	return sched_take(w->capture, e);
 }
 

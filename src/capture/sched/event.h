@@ -8,9 +8,10 @@
 enum sched_event_type {
 	SCHED_NOTHING = 0, /* but a loss */
 	SCHED_SYSCALL,	   /* value: ns it took; result; number */
-	SCHED_OFF_CPU,	   /* value: ns; arg: enum sched_why; number: of the system call + 1 or 0 */
-	SCHED_EXIT,	   /* the thread is gone; arg 1: its process executes another program */
-	SCHED_STACK,	   /* struct sched_stack: where a long wait for a lock was */
+	/* struct sched_switch. value: ns; arg: enum sched_why; number: of the system call + 1 or 0 */
+	SCHED_OFF_CPU,
+	SCHED_EXIT,  /* the thread is gone; arg 1: its process executes another program */
+	SCHED_STACK, /* struct sched_stack: where a long wait for a lock was */
 };
 
 enum sched_why { SCHED_PREEMPTED = 0, SCHED_SLEEPING, SCHED_UNINTERRUPTIBLE, SCHED_OTHER };
@@ -34,6 +35,37 @@ struct sched_stack {
 	struct user_stack stack;
 };
 
+enum sched_who_flags { SCHED_KNOWN = 1, SCHED_IDLE = 2 };
+
+/* A thread of the machine. */
+struct sched_who {
+	__u32 tgid, tid; /* as pollux sees them; 0: not known */
+	__u32 flags;	 /* enum sched_who_flags */
+	__u32 reserved;
+	char name[16];
+};
+
+/* What a CPU ran from when to when. */
+struct sched_run {
+	__u64 begin_ns, end_ns;
+	struct sched_who who;
+};
+
+/* Runs that are kept of each CPU. */
+#define SCHED_RUNS 8u
+/* After a wait for a CPU of this length they are reported. */
+#define SCHED_WAIT_NS 50000u
+
+struct sched_switch {
+	struct sched_event event; /* SCHED_OFF_CPU */
+	__u64 ready_ns;		  /* it waited for a CPU since then; 0: not known */
+	__u32 left_cpu, got_cpu;  /* the CPU + 1; 0: not known */
+	struct sched_who next, before, waker;
+	/* If the record is that long: what the CPU ran that it waited for. In the order of time,
+	 * where they are known, the newest last. */
+	struct sched_run runs[SCHED_RUNS];
+};
+
 struct sched_settings {
 	__u32 pid_ns;	 /* inode of pollux' own pid namespace, where that is not the first one */
 	__s32 stacks_of; /* the system call whose long waits are reported with their stack; -1:
@@ -49,9 +81,19 @@ struct sched_thread {
 	__u32 number;	  /* of the system call */
 	__u32 off_reason; /* it is off its CPU */
 	__u32 off_number;
-	__u32 lost;  /* not yet reported */
-	__u32 ended; /* what it does on its way out is not reported */
-	__u32 reserved;
+	__u32 lost;	/* not yet reported */
+	__u32 ended;	/* what it does on its way out is not reported */
+	__u32 left_cpu; /* + 1 */
+	__u64 woken_ns; /* while it was off its CPU; 0: it was not */
+	struct sched_who next, waker;
+};
+
+/* What the programs keep of each CPU. */
+struct sched_cpu {
+	__u64 since_ns;	      /* it has run what it runs since then; 0: not known */
+	struct sched_who now; /* what it runs */
+	__u32 n_runs, reserved;
+	struct sched_run runs[SCHED_RUNS]; /* by their number, modulo SCHED_RUNS */
 };
 
 /* Counts beyond those of a thread. */

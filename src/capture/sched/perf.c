@@ -20,6 +20,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <linux/perf_event.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,11 +39,13 @@ struct switch_event {
 	uint64_t n_lost;
 	uint32_t tgid, tid;
 	enum switch_kind kind;
+	uint32_t cpu; /* + 1 */
 };
 
 /* A thread that is off its CPU. */
 struct absent {
 	uint64_t since_ns;
+	uint32_t cpu; /* that it left, + 1 */
 	uint16_t reason;
 };
 
@@ -55,6 +58,7 @@ struct sched_backend {
 	size_t n_fds, cap_fds;
 	struct order waiting; /* struct switch_event */
 	struct map absent;    /* (tgid, tid) */
+	uint32_t taken_cpu;   /* whose records are taken now, + 1 */
 };
 
 static int event_open(pid_t tid, int cpu)
@@ -202,7 +206,7 @@ static int take_record(void *context, const struct perf_event_header *h)
 {
 	struct sched_backend *w = context;
 	const unsigned char *body = (const unsigned char *)(h + 1);
-	struct switch_event one = {.kind = LOST};
+	struct switch_event one = {.kind = LOST, .cpu = w->taken_cpu};
 
 	switch (h->type) {
 	case PERF_RECORD_SWITCH:
@@ -240,7 +244,7 @@ static int leave(struct sched_backend *w, const struct switch_event *h)
 	a = malloc(sizeof(*a));
 	if (!a)
 		return -ENOMEM;
-	*a = (struct absent){h->order.time,
+	*a = (struct absent){h->order.time, h->cpu,
 			     h->kind == LEFT_READY ? SCHED_PREEMPTED : SCHED_SLEEPING};
 	rc = map_put(&w->absent, h->tgid, h->tid, a);
 	if (rc < 0)
@@ -250,7 +254,8 @@ static int leave(struct sched_backend *w, const struct switch_event *h)
 
 static int tell(struct sched_backend *w, const struct switch_event *h)
 {
-	struct sched_event e = {.time = h->order.time, .tgid = h->tgid, .tid = h->tid};
+	struct sched_switch s = {.event = {.time = h->order.time, .tgid = h->tgid, .tid = h->tid}};
+	struct sched_event *e = &s.event;
 	struct absent *a;
 	int rc = 0;
 
@@ -267,13 +272,15 @@ static int tell(struct sched_backend *w, const struct switch_event *h)
 	case ENDED:
 		a = map_remove(&w->absent, h->tgid, h->tid);
 		if (h->kind == ENDED) {
-			e.type = SCHED_EXIT;
-			rc = sched_take(w->capture, &e);
+			e->type = SCHED_EXIT;
+			rc = sched_take(w->capture, e);
 		} else if (a) {
-			e.type = SCHED_OFF_CPU;
-			e.arg = a->reason;
-			e.value = h->order.time - a->since_ns;
-			rc = sched_take(w->capture, &e);
+			e->type = SCHED_OFF_CPU;
+			e->arg = a->reason;
+			e->value = h->order.time - a->since_ns;
+			s.left_cpu = a->cpu;
+			s.got_cpu = h->cpu;
+			rc = sched_take_switch(w->capture, &s, offsetof(struct sched_switch, runs));
 		}
 		free(a);
 		return rc;
@@ -290,6 +297,7 @@ static int drain_until(struct sched_backend *w, uint64_t until, double *ret_fill
 	for (unsigned i = 0; i < w->n_cpus && rc == 0; i++) {
 		if (!w->rings[i].page)
 			continue;
+		w->taken_cpu = i + 1;
 		rc = perf_ring_drain(&w->rings[i], take_record, w);
 		if (w->rings[i].fill > *ret_fill)
 			*ret_fill = w->rings[i].fill;

@@ -41,6 +41,7 @@ struct task_struct {
 	unsigned int __state;
 	struct pid *thread_pid;
 	struct task_struct *group_leader;
+	char comm[16];
 };
 
 /* Until 5.13. */
@@ -123,12 +124,34 @@ static __always_inline __u32 syscall_of(struct task_struct *task)
 	return number < 0 ? 0 : (__u32)number + 1;
 }
 
+/* A thread that may be none of a target's. */
+static __always_inline void name(struct sched_who *who, struct task_struct *task)
+{
+	__u32 key = task->pid;
+	struct sched_thread *t = settings.pid_ns ? bpf_map_lookup_elem(&threads, &key) : 0;
+
+	who->flags = key ? SCHED_KNOWN : SCHED_KNOWN | SCHED_IDLE;
+	who->reserved = 0;
+	if (!settings.pid_ns) {
+		who->tgid = task->tgid;
+		who->tid = key;
+	} else {
+		who->tgid = t ? t->tgid : 0;
+		who->tid = t ? t->tid : 0;
+	}
+	bpf_core_read(who->name, sizeof(who->name), &task->comm);
+}
+
 SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
 	struct sched_thread *t = target(prev);
-	__u32 key = next->pid;
+	__u32 key = next->pid, cpu = bpf_get_smp_processor_id();
+	__u64 now = bpf_ktime_get_ns();
+	struct sched_cpu *c = bpf_map_lookup_elem(&cpus, &cpu);
+	struct sched_who after, before;
 
+	name(&after, next);
 	if (t) {
 		__u32 state = state_of(ctx, prev), why = SCHED_OTHER;
 
@@ -139,11 +162,29 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 			why = SCHED_SLEEPING;
 		else if (state & 2)
 			why = SCHED_UNINTERRUPTIBLE;
-		leave_cpu(t, why, syscall_of(prev));
+		leave_cpu(t, why, syscall_of(prev), cpu, &after, now);
 	}
+	if (c)
+		next_run(c, &after, now);
 	t = bpf_map_lookup_elem(&threads, &key);
-	if (t)
-		enter_cpu(t);
+	if (t) {
+		name(&before, prev);
+		enter_cpu(t, cpu, &before, now);
+	}
+	return 0;
+}
+
+SEC("tp_btf/sched_waking")
+int BPF_PROG(on_waking, struct task_struct *task)
+{
+	__u32 key = task->pid;
+	struct sched_thread *t = bpf_map_lookup_elem(&threads, &key);
+	struct sched_who waker;
+
+	if (t && t->off_ns) {
+		name(&waker, (void *)bpf_get_current_task_btf());
+		wake(t, &waker);
+	}
 	return 0;
 }
 

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <linux/bpf.h>
+#include <stddef.h>
 
 #include <bpf/bpf_helpers.h>
 
@@ -39,6 +40,13 @@ struct {
 	__type(key, __u32);
 	__type(value, struct sched_thread);
 } threads SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* set before it is made: the CPUs that there may be */
+	__type(key, __u32);
+	__type(value, struct sched_cpu);
+} cpus SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -133,24 +141,104 @@ static __always_inline void tell_stack(const struct sched_thread *t, const void 
 	bpf_ringbuf_submit(s, BPF_RB_NO_WAKEUP);
 }
 
-static __always_inline void leave_cpu(struct sched_thread *t, __u32 why, __u32 number)
+/* This CPU runs another thread from now on: what it ran is kept. */
+static __always_inline void next_run(struct sched_cpu *c, const struct sched_who *next, __u64 now)
+{
+	struct sched_run *run = &c->runs[c->n_runs % SCHED_RUNS];
+
+	run->begin_ns = c->since_ns;
+	run->end_ns = now;
+	run->who = c->now;
+	c->n_runs++;
+	c->now = *next;
+	c->since_ns = now;
+}
+
+static __always_inline void leave_cpu(struct sched_thread *t, __u32 why, __u32 number, __u32 cpu,
+				      const struct sched_who *next, __u64 now)
 {
 	if (t->ended)
 		return;
 	t->off_reason = why;
 	t->off_number = number;
-	t->off_ns = bpf_ktime_get_ns();
+	t->left_cpu = cpu + 1;
+	t->next = *next;
+	t->woken_ns = 0;
+	t->off_ns = now;
 }
 
-static __always_inline void enter_cpu(struct sched_thread *t)
+static __always_inline void wake(struct sched_thread *t, const struct sched_who *waker)
 {
-	__u64 now, off = t->off_ns;
+	if (!t->off_ns || t->woken_ns)
+		return;
+	t->waker = *waker;
+	t->woken_ns = bpf_ktime_get_ns();
+}
+
+/* The same CPU's: it runs them one after the other. Another CPU's: it may change them meanwhile, so
+ * their times are looked at again when they are read. */
+static __always_inline void copy_runs(struct sched_switch *s, const struct sched_cpu *c, __u32 same)
+{
+	__u32 n = c->n_runs;
+
+	for (__u32 i = 0; i < SCHED_RUNS; i++)
+		s->runs[i] = c->runs[(n + i) % SCHED_RUNS];
+	if (same)
+		return;
+	/* In place of the oldest: what it runs still. */
+	s->runs[0] = (struct sched_run){c->since_ns, s->event.time, c->now};
+}
+
+static __always_inline void fill_switch(struct sched_switch *s, struct sched_thread *t, __u64 off,
+					__u64 now, __u64 ready, __u32 cpu,
+					const struct sched_who *before)
+{
+	fill(&s->event, t, now, SCHED_OFF_CPU, t->off_reason, now - off, 0, t->off_number);
+	s->event.lost = t->lost;
+	t->lost = 0;
+	s->ready_ns = ready;
+	s->left_cpu = t->left_cpu;
+	s->got_cpu = cpu + 1;
+	s->next = t->next;
+	s->before = *before;
+	if (t->woken_ns)
+		s->waker = t->waker;
+	else
+		s->waker = (struct sched_who){0};
+}
+
+static __always_inline void enter_cpu(struct sched_thread *t, __u32 cpu,
+				      const struct sched_who *before, __u64 now)
+{
+	__u64 off = t->off_ns, ready;
+	__u32 other = cpu;
+	struct sched_switch *s;
+	struct sched_cpu *c = 0;
 
 	if (!off)
 		return;
 	t->off_ns = 0;
-	now = bpf_ktime_get_ns();
-	tell(t, now, SCHED_OFF_CPU, t->off_reason, now - off, 0, t->off_number);
+	ready = t->off_reason == SCHED_PREEMPTED ? off : t->woken_ns;
+	if (t->off_reason == SCHED_PREEMPTED)
+		other = t->left_cpu - 1;
+	if (ready && now - ready >= SCHED_WAIT_NS)
+		c = bpf_map_lookup_elem(&cpus, &other);
+	if (c) {
+		s = bpf_ringbuf_reserve(&ring, sizeof(*s), 0);
+		if (s) {
+			fill_switch(s, t, off, now, ready, cpu, before);
+			copy_runs(s, c, other == cpu);
+			bpf_ringbuf_submit(s, BPF_RB_NO_WAKEUP);
+			return;
+		}
+	}
+	s = bpf_ringbuf_reserve(&ring, offsetof(struct sched_switch, runs), 0);
+	if (!s) {
+		t->lost++;
+		return;
+	}
+	fill_switch(s, t, off, now, ready, cpu, before);
+	bpf_ringbuf_submit(s, BPF_RB_NO_WAKEUP);
 }
 
 static __always_inline void enter_syscall(struct sched_thread *t, __u32 number)

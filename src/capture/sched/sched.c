@@ -7,6 +7,7 @@
  */
 #include "base/cpu_yield.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/vec.h"
 #include "capture/sched/sched.h"
@@ -22,13 +23,18 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 _Static_assert((int)SCHED_PREEMPTED == TX_PREEMPTED && (int)SCHED_SLEEPING == TX_SLEEPING &&
 		       (int)SCHED_UNINTERRUPTIBLE == TX_UNINTERRUPTIBLE &&
 		       (int)SCHED_OTHER == TX_OTHER,
 	       "both count reasons alike");
+
+/* Threads of the machine that a trace names, so that one of many short ones stays small. */
+#define MAX_NEIGHBOURS 65536u
 
 struct joined {
 	uint32_t tgid, process; /* trace index */
@@ -41,7 +47,8 @@ struct capture {
 	struct sched_backend *backend;
 	struct joined *joined;
 	size_t n_joined;
-	struct map streams; /* (stream_key(), tid): index of the stream + 1 */
+	struct map streams;    /* (stream_key(), tid): index of the stream + 1 */
+	struct map neighbours; /* (process and thread, hash of its name): its index + 1 */
 	struct drain_interval pace;
 	uint64_t drain_start_ns;
 	uint64_t n_events, n_unknown_lost;
@@ -110,6 +117,115 @@ static int put_loss(struct capture *c, uint32_t stream, uint64_t time, uint64_t 
 	return put(c, stream, &e);
 }
 
+/* ---- who has the CPUs ---- */
+
+/* The number of a thread in events: the index of its record + 1; 0: not known, or there are too many. */
+static int neighbour_of(struct capture *c, const struct sched_who *who, uint64_t *ret_number)
+{
+	struct trace_neighbour n = {.pid = who->tgid, .tid = who->tid};
+	char name[sizeof(who->name) + 1];
+	uint64_t key = (uint64_t)who->tgid << 32 | who->tid, hash;
+	uintptr_t known;
+	uint32_t index;
+
+	*ret_number = 0;
+	if (!(who->flags & SCHED_KNOWN))
+		return 0;
+	snprintf(name, sizeof(name), "%.*s", (int)sizeof(who->name), who->name);
+	/* Each CPU has a thread of the name swapper/NUMBER for it. */
+	if (who->flags & SCHED_IDLE) {
+		n.flags = TRACE_NEIGHBOUR_IDLE;
+		snprintf(name, sizeof(name), "idle");
+	}
+	hash = hash_string(n.flags, name);
+	known = (uintptr_t)map_get(&c->neighbours, key, hash);
+	if (!known && c->neighbours.n < MAX_NEIGHBOURS) {
+		n.name = name;
+		TRY(trace_writer_neighbour(c->shared->writer, &n, &index));
+		known = (uintptr_t)index + 1;
+		TRY(map_put(&c->neighbours, key, hash, (void *)known));
+	}
+	*ret_number = known;
+	return 0;
+}
+
+static int put_of(struct capture *c, const struct trace_event *off, enum trace_event_type type,
+		  const struct sched_who *who, uint64_t value)
+{
+	struct trace_event e = {.time = off->time,
+				.thread = off->thread,
+				.type = type,
+				.kind = TRACE_KIND_NONE,
+				.value = value};
+
+	if (who)
+		TRY(neighbour_of(c, who, &e.task));
+	return put(c, e.thread, &e);
+}
+
+static int compare_runs(const void *a, const void *b)
+{
+	const struct sched_run *x = a, *y = b;
+
+	return (x->begin_ns > y->begin_ns) - (x->begin_ns < y->begin_ns);
+}
+
+/* The CPU's runs from the moment at which the thread was ready until it got one. Where none is known,
+ * nobody is. A thread that waits is not the one that runs: what says so is another CPU's record that
+ * changed while it was read. */
+static int put_runs(struct capture *c, const struct trace_event *off, const struct sched_switch *s)
+{
+	struct sched_run runs[SCHED_RUNS];
+	uint64_t at = s->ready_ns, end = off->time;
+	bool any = false;
+
+	memcpy(runs, s->runs, sizeof(runs));
+	qsort(runs, SCHED_RUNS, sizeof(*runs), compare_runs);
+	for (unsigned i = 0; i < SCHED_RUNS; i++) {
+		const struct sched_run *run = &runs[i];
+		uint64_t from = run->begin_ns > at ? run->begin_ns : at,
+			 to = run->end_ns < end ? run->end_ns : end;
+
+		if (!run->begin_ns || !(run->who.flags & SCHED_KNOWN) || from >= to ||
+		    (run->who.tid == s->event.tid && run->who.tgid == s->event.tgid))
+			continue;
+		if (from > at)
+			TRY(put_of(c, off, TE_RAN_INSTEAD, NULL, from - at));
+		TRY(put_of(c, off, TE_RAN_INSTEAD, &run->who, to - from));
+		at = to;
+		any = true;
+	}
+	return any && at < end ? put_of(c, off, TE_RAN_INSTEAD, NULL, end - at) : 0;
+}
+
+int sched_take_switch(struct capture *c, const struct sched_switch *s, size_t len)
+{
+	const struct sched_event *from = &s->event;
+	struct joined *j = find_joined(c, from->tgid);
+	struct trace_event e = {.time = from->time,
+				.type = TE_OFF_CPU,
+				.arg = from->arg,
+				.kind = TRACE_KIND_NONE,
+				.task = from->number,
+				.value = from->value};
+
+	if (!j || len < offsetof(struct sched_switch, runs))
+		return 0;
+	TRY(stream_of(c, j, from->tid, S_EVENTS, &e.thread));
+	if (from->lost)
+		TRY(put_loss(c, e.thread, e.time, from->lost));
+	if (s->left_cpu)
+		TRY(put_of(c, &e, TE_LEFT_CPU, &s->next, s->left_cpu));
+	if (s->got_cpu)
+		TRY(put_of(c, &e, TE_GOT_CPU, &s->before, s->got_cpu));
+	if (s->ready_ns && s->ready_ns <= e.time && from->arg != SCHED_PREEMPTED)
+		TRY(put_of(c, &e, TE_WOKEN, &s->waker, e.time - s->ready_ns));
+	if (s->ready_ns && len >= sizeof(*s))
+		TRY(put_runs(c, &e, s));
+	j->n_off_cpu++;
+	return put(c, e.thread, &e);
+}
+
 int sched_take(struct capture *c, const struct sched_event *from)
 {
 	struct joined *j = find_joined(c, from->tgid);
@@ -130,12 +246,6 @@ int sched_take(struct capture *c, const struct sched_event *from)
 		e.arg = from->number < UINT16_MAX ? (uint16_t)from->number : UINT16_MAX;
 		e.task = (uint64_t)from->result;
 		j->n_syscalls++;
-		return put(c, e.thread, &e);
-	case SCHED_OFF_CPU:
-		e.type = TE_OFF_CPU;
-		e.arg = from->arg;
-		e.task = from->number;
-		j->n_off_cpu++;
 		return put(c, e.thread, &e);
 	case SCHED_EXIT:
 		forget_streams(c, j, from->tid);
@@ -312,6 +422,7 @@ static int sched_close(struct capture *c, struct capture_stats *stats, struct er
 			 c->lost.last_ns);
 	c->ops->free(c->backend);
 	map_done(&c->streams);
+	map_done(&c->neighbours);
 	free(c->joined);
 	free(c);
 	return rc < 0 ? error_sys(err, rc, "cannot write the trace") : 0;

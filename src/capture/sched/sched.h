@@ -35,8 +35,10 @@ struct sched_backend_ops {
 
 extern const struct sched_backend_ops sched_backend_btf, sched_backend_plain, sched_backend_perf;
 
-/* One event; 0 or what the writer says. */
+/* One event, of another type than the two below; 0 or what the writer says. */
 int sched_take(struct capture *c, const struct sched_event *from);
+/* A time off the CPU; the record has `runs` if its length says so. */
+int sched_take_switch(struct capture *c, const struct sched_switch *s, size_t len);
 /* A stack, whose record has this many bytes: more than up to the stack itself. */
 int sched_take_stack(struct capture *c, const struct sched_stack *s, size_t len);
 /* This many belong to no known thread. */

@@ -8,8 +8,6 @@
  */
 #include "capture/sched/sched.bpf.h"
 
-#include <stddef.h>
-
 struct switch_record {
 	__u64 common;
 	char prev_comm[16];
@@ -19,6 +17,12 @@ struct switch_record {
 	__s32 next_pid, next_prio;
 };
 _Static_assert(offsetof(struct switch_record, next_pid) == 56, "as the format says");
+
+struct waking_record {
+	__u64 common;
+	char comm[16];
+	__s32 pid, prio;
+};
 
 /* Bits of prev_state (fs/proc/array.c, task_state_array); a preempted thread has a higher one. */
 #define SLEEPING 1
@@ -36,12 +40,28 @@ static __always_inline struct sched_thread *target(void)
 	return keep((__u32)both, tgid, (__u32)both);
 }
 
+/* A thread that may be none of a target's; its process is known then only. */
+static __always_inline void name(struct sched_who *who, __u32 tid, const char *comm)
+{
+	struct sched_thread *t = bpf_map_lookup_elem(&threads, &tid);
+
+	who->flags = tid ? SCHED_KNOWN : SCHED_KNOWN | SCHED_IDLE;
+	who->reserved = 0;
+	who->tgid = t ? t->tgid : 0;
+	who->tid = tid;
+	__builtin_memcpy(who->name, comm, sizeof(who->name));
+}
+
 SEC("tracepoint/sched/sched_switch")
 int on_switch(struct switch_record *r)
 {
 	struct sched_thread *t = target();
-	__u32 key = r->next_pid;
+	__u32 key = r->next_pid, cpu = bpf_get_smp_processor_id();
+	__u64 now = bpf_ktime_get_ns();
+	struct sched_cpu *c = bpf_map_lookup_elem(&cpus, &cpu);
+	struct sched_who after, before;
 
+	name(&after, key, r->next_comm);
 	if (t) {
 		__u32 why = SCHED_OTHER;
 
@@ -51,11 +71,31 @@ int on_switch(struct switch_record *r)
 			why = SCHED_SLEEPING;
 		else if (r->prev_state & UNINTERRUPTIBLE)
 			why = SCHED_UNINTERRUPTIBLE;
-		leave_cpu(t, why, t->enter_ns ? t->number + 1 : 0);
+		leave_cpu(t, why, t->enter_ns ? t->number + 1 : 0, cpu, &after, now);
 	}
+	if (c)
+		next_run(c, &after, now);
 	t = bpf_map_lookup_elem(&threads, &key);
-	if (t)
-		enter_cpu(t);
+	if (t) {
+		name(&before, r->prev_pid, r->prev_comm);
+		enter_cpu(t, cpu, &before, now);
+	}
+	return 0;
+}
+
+SEC("tracepoint/sched/sched_waking")
+int on_waking(struct waking_record *r)
+{
+	__u32 key = r->pid;
+	struct sched_thread *t = bpf_map_lookup_elem(&threads, &key);
+	struct sched_who waker;
+	char comm[16];
+
+	if (t && t->off_ns) {
+		bpf_get_current_comm(comm, sizeof(comm));
+		name(&waker, (__u32)bpf_get_current_pid_tgid(), comm);
+		wake(t, &waker);
+	}
 	return 0;
 }
 
