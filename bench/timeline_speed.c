@@ -3,7 +3,9 @@
  * How fast events become tasks: synthetic workloads through the timeline alone, through a trace
  * file and the timeline, into a report, and into causes. Prints million events per second of CPU time.
  *
- *     timeline_speed [MILLION EVENTS]
+ *     timeline_speed [MILLION EVENTS [LOAD [STAGE]]]
+ *
+ * LOAD and STAGE choose rows by a part of their names.
  */
 #include "base/clock.h"
 #include "base/error.h"
@@ -65,6 +67,13 @@ static void load_fill(struct load *l, struct trace_event *ev)
 	}
 }
 
+static const char *wanted_load = "", *wanted_stage = "";
+
+static bool is_wanted(const char *stage)
+{
+	return strstr(stage, wanted_stage) != NULL;
+}
+
 static void row(const char *load, const char *what, uint64_t n, uint64_t ns)
 {
 	printf("%-34s %-28s %8.1f M events/s  %6.1f ns/event\n", load, what, n * 1e3 / ns,
@@ -117,8 +126,37 @@ static int write_file(struct load l, uint64_t n, const char *path, struct error 
 	return r < 0 ? r : closed;
 }
 
+static int into_nothing(struct load l, uint64_t n, struct trace_reader *reader, struct error *err)
+{
+	const struct timeline_sink none = {0};
+	uint64_t begin = clock_cpu_ns();
+	int r;
+
+	if (!is_wanted("file, timeline"))
+		return 0;
+	r = timeline_replay(reader, NULL, &none, NULL, NULL, NULL, NULL, NULL, err);
+	row(l.name, "file, timeline", n, clock_cpu_ns() - begin);
+	return r;
+}
+
+static int into_report(struct load l, uint64_t n, struct trace_reader *reader, struct error *err)
+{
+	struct report *rep = NULL;
+	uint64_t begin = clock_cpu_ns();
+	int r;
+
+	if (!is_wanted("file, timeline, report"))
+		return 0;
+	r = report_make(reader, &(struct report_options){0}, &rep, err);
+	row(l.name, "file, timeline, report", n, clock_cpu_ns() - begin);
+	report_free(rep);
+	return r;
+}
+
 static int into_causes(struct load l, uint64_t n, struct trace_reader *reader, struct error *err)
 {
+	if (!is_wanted("file, timeline, causes"))
+		return 0;
 	struct causes *c = causes_new(reader, &(struct causes_options){0});
 	struct fan_out_sink to;
 	uint64_t begin = clock_cpu_ns();
@@ -144,22 +182,13 @@ static int from_file(struct load l, uint64_t n, const char *path, struct error *
 		r = trace_reader_open(path, &reader, err);
 	if (r < 0)
 		return r;
-	const struct timeline_sink none = {0};
-	uint64_t begin = clock_cpu_ns();
-	r = timeline_replay(reader, NULL, &none, NULL, NULL, NULL, NULL, NULL, err);
-	row(l.name, "file, timeline", n, clock_cpu_ns() - begin);
-	if (r >= 0)
-		r = trace_reader_rewind(reader, err);
-	struct report *rep = NULL;
-	begin = clock_cpu_ns();
-	if (r >= 0)
-		r = report_make(reader, &(struct report_options){0}, &rep, err);
-	row(l.name, "file, timeline, report", n, clock_cpu_ns() - begin);
-	report_free(rep);
-	if (r >= 0)
-		r = trace_reader_rewind(reader, err);
-	if (r >= 0)
-		r = into_causes(l, n, reader, err);
+	static int (*const stages[])(struct load, uint64_t, struct trace_reader *,
+				     struct error *) = {into_nothing, into_report, into_causes};
+	for (size_t i = 0; i < sizeof(stages) / sizeof(stages[0]) && r >= 0; i++) {
+		r = stages[i](l, n, reader, err);
+		if (r >= 0)
+			r = trace_reader_rewind(reader, err);
+	}
 	trace_reader_free(reader);
 	return r;
 }
@@ -180,8 +209,15 @@ int main(int argc, char **argv)
 	close(fd);
 	struct error err = {0};
 	int r = 0;
+	if (argc > 2)
+		wanted_load = argv[2];
+	if (argc > 3)
+		wanted_stage = argv[3];
 	for (size_t i = 0; i < sizeof(loads) / sizeof(loads[0]) && r >= 0; i++) {
-		r = timeline_alone(loads[i], n);
+		if (!strstr(loads[i].name, wanted_load))
+			continue;
+		if (is_wanted("timeline"))
+			r = timeline_alone(loads[i], n);
 		if (r >= 0)
 			r = from_file(loads[i], n, path, &err);
 	}
