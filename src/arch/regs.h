@@ -26,7 +26,7 @@ struct arch_regs {
 	struct user_regs_struct kernel; /* all of them */
 };
 
-/* ptrace(), of a stopped thread: 0 or negative errno. What is written: pc, call, and result. */
+/* ptrace(), of a stopped thread: 0 or negative errno. What is written: pc, call, args, and result. */
 int arch_regs_read(pid_t tid, struct arch_regs *ret);
 int arch_regs_write(pid_t tid, const struct arch_regs *regs);
 /* Of a core file's NT_PRSTATUS. False: too short. */

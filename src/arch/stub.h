@@ -16,6 +16,7 @@ enum stub_check {
 	STUB_ANY = 0,  /* go on whatever the result is */
 	STUB_NO_ERROR, /* stop the list at a result in [-4095, -1] */
 	STUB_EQUAL,    /* stop it at any other result than `expected` */
+	STUB_DONE,     /* at `expected` the list is done; at any other result go on */
 };
 
 struct stub_call {

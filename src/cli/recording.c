@@ -332,6 +332,6 @@ int recording_end(const struct recording *rec, int rc, struct capture_stats *sta
 	if (stats->child > 0 && wait_for(stats->child, &stats->exit_status) < 0)
 		code = 1;
 	if (rc == 0 && rec->capture.argv)
-		code = exit_code(stats->exit_status);
+		code = stats->exit_status >= 0 ? exit_code(stats->exit_status) : 1;
 	return code;
 }

@@ -17,8 +17,12 @@
  * while the kernel moves it waits for the end of that. The kernel tells all processors when a page
  * has moved, so none has old bytes of one page and new ones of the other. If pollux is killed while
  * the thread is held, the third call has arguments that the kernel refuses before it does anything:
- * the file's bytes remain, and the moved pages, unused. The way back is shorter: both pages move away,
- * the file's bytes are there, and what moved is unmapped.
+ * the file's bytes remain. Where the third call is refused, a fourth unmaps what has moved. The way back is
+ * shorter: both pages move away, the file's bytes are there, and what moved is unmapped.
+ *
+ * All of it happens while the program's other threads stand still, so none unloads the object meanwhile
+ * and maps something of its own there. Should they run again, since the thread gets no CPU, the next call is
+ * not made.
  *
  * It needs Linux 5.13 (before, only anonymous memory can be moved so), and pages that hold what their
  * file has: no tool's breakpoint, nobody else's change. A program that locks its memory is left alone:
@@ -55,6 +59,7 @@
 /* What mremap() refuses by its first look at its arguments. */
 #define NO_SOURCE 1
 #define NO_FLAGS UINT32_MAX
+#define MAX_TRIES 3u /* where the others ran again before the list was done */
 
 static uint64_t first_page(const struct across_change *c)
 {
@@ -134,7 +139,9 @@ static bool as_in_file(const struct process *p, const struct process_objects *ob
 
 struct edit {
 	struct across *x;
+	const struct process_objects *objects;
 	const struct across_change *change;
+	bool undo, late; /* the others ran again: nothing is done */
 };
 
 /* The parts of the two pages. Nobody executes them there. */
@@ -146,10 +153,9 @@ static int write_parts(const struct process *p, uint64_t to, const uint8_t *byte
 	return memory_write(p, to + first, bytes + first, len - first);
 }
 
-/* While the thread is held between the calls. */
-static void edit(void *arg)
+/* Once both pages are away. */
+static void edit(const struct edit *e)
 {
-	const struct edit *e = arg;
 	const struct process *p = e->x->in->process;
 	const struct across_change *c = e->change;
 	uint64_t pages = first_page(c), away, back[2] = {NO_SOURCE, BACK_FLAGS};
@@ -168,21 +174,51 @@ static void edit(void *arg)
 	memory_write(p, word(e->x, ACROSS_SOURCE), back, sizeof(back));
 }
 
-static int run(struct across *x, struct remote_calls *calls, struct error *err)
+/* The numbers of the calls before which the thread is held. */
+enum { CALL_AWAY, CALL_EDIT, CALL_BACK };
+
+/* What was compared while the program ran is compared once more: it may have unloaded the object, and
+ * have mapped something else there. The same could happen later, if the others ran again. */
+static bool held(void *arg, size_t call, bool alone)
+{
+	struct edit *e = arg;
+
+	if (call == CALL_AWAY && !as_in_file(e->x->in->process, e->objects,
+					     e->undo ? e->change : NULL, first_page(e->change)))
+		return false;
+	e->late = e->late || !alone;
+	if (call == CALL_EDIT && alone)
+		edit(e);
+	return alone;
+}
+
+static int run(struct edit *e, const struct stub_call *calls, size_t n, struct error *err)
 {
 	const uint64_t refused[2] = {NO_SOURCE, NO_FLAGS};
-	struct process *p = x->in->process;
+	const struct remote_calls list = {
+		.calls = calls,
+		.n_calls = n,
+		.held = held,
+		.arg = e,
+		.hold = e->undo ? 1 << CALL_AWAY : 1 << CALL_AWAY | 1 << CALL_EDIT | 1 << CALL_BACK,
+		.done_at = word(e->x, ACROSS_DONE),
+	};
+	struct process *p = e->x->in->process;
 	const bool forced = p->forced;
 	struct error why = {0};
-	int rc;
+	int rc = -EAGAIN;
 
-	calls->done_at = word(x, ACROSS_DONE);
-	TRY(memory_write(p, word(x, ACROSS_SOURCE), refused, sizeof(refused)));
 	/* Nobody takes a risk for that. */
 	p->forced = false;
-	rc = inject_run(x->in, &x->cave, calls, &why);
+	e->late = true;
+	for (unsigned tries = 0; rc < 0 && e->late && tries < MAX_TRIES; tries++) {
+		e->late = false;
+		why = (struct error){0};
+		rc = memory_write(p, word(e->x, ACROSS_SOURCE), refused, sizeof(refused));
+		rc = rc < 0 ? rc : inject_run(e->x->in, &e->x->cave, &list, &why);
+	}
 	p->forced = forced;
-	if (rc < 0 && process_alive(p) && !x->cave.dirty) {
+	if (rc < 0 && process_alive(p) && !e->x->cave.dirty) {
 		log_debug(LOG_ATTACH, "code in two pages is left as it is: %s",
 			  why.code ? why.text : strerror(-rc));
 		return 1;
@@ -218,22 +254,27 @@ int across_make(struct across *x, const struct process_objects *objects,
 {
 	const uint64_t pages = first_page(change);
 	const struct process *p = x->in->process;
-	struct edit e = {x, change};
+	struct edit e = {.x = x, .objects = objects, .change = change};
 	const struct stub_call calls[] = {
-		{.nr = __NR_mremap,
-		 .args = {pages, BOTH, BOTH, AWAY_FLAGS, 0},
-		 .check = STUB_NO_ERROR,
-		 .result_at = word(x, ACROSS_AWAY)},
+		[CALL_AWAY] = {.nr = __NR_mremap,
+			       .args = {pages, BOTH, BOTH, AWAY_FLAGS, 0},
+			       .check = STUB_NO_ERROR,
+			       .result_at = word(x, ACROSS_AWAY)},
 		/* Of nothing: before it the thread is held, the next call's arguments not yet read. */
-		{.nr = __NR_munmap},
-		{.nr = __NR_mremap,
-		 .args = {word(x, ACROSS_SOURCE), BOTH, BOTH, word(x, ACROSS_FLAGS), pages},
-		 .from_memory = 1 << 0 | 1 << 3,
+		[CALL_EDIT] = {.nr = __NR_munmap},
+		[CALL_BACK] = {.nr = __NR_mremap,
+			       .args = {word(x, ACROSS_SOURCE), BOTH, BOTH, word(x, ACROSS_FLAGS),
+					pages},
+			       .from_memory = 1 << 0 | 1 << 3,
+			       .check = STUB_DONE,
+			       .expected = pages},
+		/* They don't come back. This ends the list before it is done, whatever the result. */
+		{.nr = __NR_munmap,
+		 .args = {word(x, ACROSS_AWAY), BOTH},
+		 .from_memory = 1 << 0,
 		 .check = STUB_EQUAL,
-		 .expected = pages},
+		 .expected = UINT64_MAX},
 	};
-	struct remote_calls list = {
-		.calls = calls, .n_calls = 3, .held = edit, .arg = &e, .hold = 1};
 	const char *trouble = trouble_of_map(p, pages);
 
 	if (!trouble && !may_be_ended(p))
@@ -242,7 +283,7 @@ int across_make(struct across *x, const struct process_objects *objects,
 		trouble = "its pages differ from the file";
 	if (trouble)
 		return left(change, trouble);
-	int rc = run(x, &list, err);
+	int rc = run(&e, calls, sizeof(calls) / sizeof(calls[0]), err);
 	return rc == 0 && !holds(p, change->addr, change->after, change->len) ? 1 : rc;
 }
 
@@ -251,14 +292,14 @@ int across_undo(struct across *x, const struct process_objects *objects,
 {
 	const uint64_t pages = first_page(change);
 	const struct process *p = x->in->process;
+	struct edit e = {.x = x, .objects = objects, .change = change, .undo = true};
 	const struct stub_call calls[] = {
-		{.nr = __NR_mremap,
-		 .args = {pages, BOTH, BOTH, AWAY_FLAGS, 0},
-		 .check = STUB_NO_ERROR,
-		 .result_at = word(x, ACROSS_AWAY)},
+		[CALL_AWAY] = {.nr = __NR_mremap,
+			       .args = {pages, BOTH, BOTH, AWAY_FLAGS, 0},
+			       .check = STUB_NO_ERROR,
+			       .result_at = word(x, ACROSS_AWAY)},
 		{.nr = __NR_munmap, .args = {word(x, ACROSS_AWAY), BOTH}, .from_memory = 1 << 0},
 	};
-	struct remote_calls list = {.calls = calls, .n_calls = 2};
 	const char *trouble;
 
 	if (!holds(p, change->addr, change->after, change->len))
@@ -270,5 +311,5 @@ int across_undo(struct across *x, const struct process_objects *objects,
 		trouble = "somebody else has changed its pages";
 	if (trouble)
 		return left(change, trouble);
-	return run(x, &list, err);
+	return run(&e, calls, sizeof(calls) / sizeof(calls[0]), err);
 }

@@ -419,9 +419,21 @@ static int wait_for_stop(const struct process *p, pid_t tid, struct process_stop
 	return rc == -ETIMEDOUT ? thread_wait(tid, ERRAND_TIMEOUT, ret_status) : rc;
 }
 
+#define NO_ADDRESS 1 /* no page begins here */
+
+static int hold(const struct remote_calls *e, size_t call, pid_t tid, struct arch_regs *regs,
+		bool alone)
+{
+	process_step("held");
+	if (e->held(e->arg, call, alone))
+		return 0;
+	regs->args[0] = NO_ADDRESS;
+	return arch_regs_write(tid, regs);
+}
+
 /*
  * Goes with the thread from system call to system call, up to the end of the list's last one. It is
- * held right before the one that is asked for, unless the list is stopped before. Whatever becomes
+ * held right before those that are asked for, unless the list is stopped before. Whatever becomes
  * of us, it goes on by itself.
  */
 static int go_with(const struct process *p, const struct code_cave *cave,
@@ -459,10 +471,8 @@ static int go_with(const struct process *p, const struct code_cave *cave,
 			continue;
 		while (next < e->n_calls && e->calls[next].nr != regs.call)
 			next++;
-		if (e->held && next == e->hold) {
-			process_step("held");
-			e->held(e->arg);
-		}
+		if (e->held && next < MAX_CALLS && e->hold >> next & 1)
+			TRY(hold(e, next, tid, &regs, !others || others->v));
 		next++;
 	}
 }
@@ -835,7 +845,7 @@ int inject_run(struct injector *in, struct code_cave *cave, const struct remote_
 	struct tracer_priority before;
 	int rc;
 
-	assert(e->n_calls && (!e->held || e->hold < e->n_calls));
+	assert(e->n_calls && e->n_calls < MAX_CALLS && (!e->held || e->hold));
 	assert(in->parked || !in->process->stopped_tid); /* the thread has to run */
 	tracer_hurry(&before);
 	rc = run(in, cave, e, err);

@@ -39,12 +39,13 @@ struct remote_calls {
 	/* Done when there is memory at this address, with this value: what is there else may be the
 	 * program's, which has mapped it meanwhile. */
 	uint64_t mapped_at, mapped_value;
-	/* Called while the thread is stopped right before call number `hold`, if the list comes
-	 * there: what the calls made so far is there, what later ones take away is, too. With it
-	 * all other threads are stopped until the list is done, unless that takes long. */
-	void (*held)(void *arg);
+	/* Called while the thread is stopped right before each call whose bit is in `hold`, if the list
+	 * comes there: what the calls made so far is there, what later ones take away is, too. With it
+	 * all other threads are stopped until the list is done, unless that takes long: then `alone` is
+	 * false. False: that call gets an address that the kernel refuses as its first argument. */
+	bool (*held)(void *arg, size_t call, bool alone);
 	void *arg;
-	size_t hold;
+	uint64_t hold;
 };
 
 struct injector {

@@ -150,15 +150,17 @@ static int refused(const struct ring_memory *m)
 }
 
 /* In between, the memory itself or a handle on it. */
-static void take(void *arg)
+static bool take(void *arg, size_t call, bool alone)
 {
 	struct ring_memory *m = arg;
 	uint64_t number;
 
+	(void)call, (void)alone;
+
 	m->rc = memory_read_u64(m->process, m->words->number, &number);
 	/* The call before may have failed: the list's outcome says why. */
 	if (m->rc < 0 || number > INT_MAX)
-		return;
+		return true;
 	if (m->segment) {
 		void *map = map_segment(m, (int)number);
 
@@ -168,6 +170,7 @@ static void take(void *arg)
 	}
 	if (!m->map && m->fd < 0)
 		m->rc = refused(m);
+	return true;
 }
 
 /* The list is done. */
@@ -246,7 +249,7 @@ static int share(struct injector *in, struct code_cave *cave, struct ring_memory
 	struct stub_call calls[MAX_CALLS];
 	size_t n = m->segment ? segment_calls(m, calls) : memfd_calls(m, calls);
 	struct remote_calls list = {
-		.calls = calls, .hold = 1, .done_at = w->done, .held = take, .arg = m};
+		.calls = calls, .hold = 1 << 1, .done_at = w->done, .held = take, .arg = m};
 	int rc = memory_write_u64(m->process, w->number, UINT64_MAX);
 
 	/* Neither children nor dumps have it. Without this it does no harm but its size. */

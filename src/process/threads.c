@@ -191,18 +191,26 @@ bool thread_end_taken(pid_t tid, int *ret_status)
 	return true;
 }
 
+/* As waitpid(): its number if there is something of it, 0, or -1. An end is noted, since nobody is told of it
+ * again. */
+static pid_t look_at(pid_t tid, int *ret_status)
+{
+	pid_t got = waitpid(tid, ret_status, __WALL | __WNOTHREAD | WNOHANG);
+
+	if (got == tid && !WIFSTOPPED(*ret_status))
+		last_end = (uint64_t)tid << 32 | (uint32_t)*ret_status;
+	return got;
+}
+
 int thread_wait(pid_t tid, uint64_t timeout_ns, int *ret_status)
 {
 	uint64_t until = clock_monotonic_ns() + timeout_ns;
 
 	for (unsigned round = 0;; round++) {
-		pid_t got = waitpid(tid, ret_status, __WALL | __WNOTHREAD | WNOHANG);
+		pid_t got = look_at(tid, ret_status);
 
-		if (got == tid) {
-			if (!WIFSTOPPED(*ret_status))
-				last_end = (uint64_t)tid << 32 | (uint32_t)*ret_status;
+		if (got == tid)
 			return 0;
-		}
 		if (got < 0 && errno != EINTR)
 			return -errno;
 		if (clock_monotonic_ns() > until)
@@ -441,7 +449,7 @@ static int seize_new(const struct process *p, struct process_stop *s, struct map
 static bool has_stopped(struct stopped_thread *t)
 {
 	int status;
-	pid_t got = waitpid(t->tid, &status, __WALL | __WNOTHREAD | WNOHANG);
+	pid_t got = look_at(t->tid, &status);
 
 	if (got == t->tid) {
 		note_status(t, status);

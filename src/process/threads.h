@@ -84,5 +84,5 @@ int threads_in_stops(struct process *p,
 /* Waits for a stop of one tid: waitpid's status, or -ETIMEDOUT, -ECHILD. The end of a child of pollux is
  * taken by that: no other wait reports it. */
 int thread_wait(pid_t tid, uint64_t timeout_ns, int *ret_status);
-/* Whether the last end that thread_wait() took is this one's; *ret_status: waitpid's. */
+/* Whether the last end that a wait or a stop took is this one's; *ret_status: waitpid's. */
 bool thread_end_taken(pid_t tid, int *ret_status);

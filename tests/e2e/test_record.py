@@ -641,6 +641,30 @@ def test_a_call_fails_while_what_was_executed_is_prepared(pollux, suite, tmp_pat
     assert killed > 5 or what == "FAIL_AT"
 
 
+def test_program_is_killed_while_it_is_stopped(pollux, suite, tmp_path, all_of_it):
+    """In each call of ptrace up to the end of the detach: once it is recorded its exit status is pollux', though a
+    stop has taken its end."""
+    library = build.compile_c(build.TARGETS / "die_at_ptrace.c", "die_at_ptrace.so", "-shared", "-fPIC")
+    killed = 0
+    for at in itertools.count(1 if all_of_it else 80, 2):  # the attach takes some 90
+        recorder = subprocess.Popen(
+            [pollux, "record", "-d", "0.05", "-o", tmp_path / "x.plx", "--", suite(), "steady", "--wait"],
+            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, "LD_PRELOAD": str(library), "KILL_AT": str(at), "FROM_THE_FIRST": "1"})
+        said = []
+        for line in recorder.stderr:
+            said.append(line)
+            if "is still running" in line:
+                recorder.stdin.close()  # it ends
+        code = recorder.wait(driver.TIMEOUT)
+        if "is still running" in "".join(said) and code == 0:
+            break
+        recorded = said[0].startswith("recorded")
+        assert code == (128 + signal.SIGKILL if recorded else 1), (at, code, said)
+        killed += recorded
+    assert killed > 2
+
+
 def test_pollux_is_killed_while_it_looks_at_what_was_executed(pollux, suite, tmp_path):
     """The program is stopped meanwhile, and continues then."""
     program = suite(profile="debug")

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * To be preloaded into pollux: ends it by SIGKILL after its call number $DIE_AT of ptrace(), counted
- * from where it follows a program or sends a thread on a remote call. Or after it has sent the thread,
+ * from where it follows a program or sends a thread on a remote call, or from $FROM_THE_FIRST on. Or after it has sent the thread,
  * to which it gives the signal $WITH_SIGNAL. Or it kills the process $KILL when it has mapped its memory.
  * Or it kills what is traced after that call number $KILL_AT. Or that call number $FAIL_AT fails, by EIO.
  * Or from that call number $FULL_AT on what is traced may map no more memory.
@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
@@ -31,7 +32,8 @@ long ptrace(enum __ptrace_request request, ...)
 	static atomic_int n_calls;
 	int at = number("DIE_AT"), kill_at = number("KILL_AT"), fail_at = number("FAIL_AT");
 	int full_at = number("FULL_AT");
-	int call = n_calls || request == PTRACE_SETOPTIONS ? ++n_calls : 0;
+	bool counts = n_calls || request == PTRACE_SETOPTIONS || getenv("FROM_THE_FIRST");
+	int call = counts ? ++n_calls : 0;
 	va_list args;
 
 	va_start(args, request);

@@ -44,7 +44,7 @@ static const struct across_change change = {(uint64_t)two_pages_code, before, af
 static struct {
 	uint64_t words[ACROSS_WORDS];
 	volatile uint64_t n_before, n_after, n_torn;
-	volatile int ready, end;
+	volatile int ready, end, replace, replaced;
 } * shared;
 static uint8_t *place; /* for remote calls */
 
@@ -99,6 +99,38 @@ static pid_t start_such(bool locks, bool kills_for_mremap)
 		for (int i = 0; i < 2; i++)
 			pthread_join(threads[i], NULL);
 		_exit(shared->n_torn != 0);
+	}
+	while (!shared->ready)
+		usleep(1000);
+	return pid;
+}
+
+/* What it maps in the place of the code, and what it finds there at its end. */
+#define OTHER 0x5a
+
+/* A program of which a thread unloads the code, when it is told to, and maps something else there. */
+static pid_t start_unloading(void)
+{
+	uint8_t *pages = (uint8_t *)(change.addr & ~(uint64_t)4095);
+	pid_t pid;
+
+	memset(shared, 0, sizeof(*shared));
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		shared->ready = 1;
+		while (!shared->replace)
+			usleep(100);
+		syscall(SYS_mmap, pages, 8192, PROT_READ | PROT_WRITE | PROT_EXEC,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+		for (int i = 0; i < 8192; i++)
+			pages[i] = OTHER;
+		shared->replaced = 1;
+		while (!shared->end)
+			usleep(100);
+		for (int i = 0; i < 8192; i++)
+			shared->n_torn += pages[i] != OTHER;
+		_exit(0);
 	}
 	while (!shared->ready)
 		usleep(1000);
@@ -316,6 +348,38 @@ static void test_never_ended(void **state)
 		skip();
 }
 
+/* ---- unloaded ---- */
+
+static int unloads_at; /* before that thread is seized, counted from 0 */
+
+static void unload_at_step(const char *what)
+{
+	if (strcmp(what, "seize") || unloads_at-- != 0)
+		return;
+	shared->replace = 1;
+	while (!shared->replaced)
+		usleep(100);
+}
+
+/* Once all was compared, and before the thread is sent, the program unloads the code and maps something
+ * else at its place: that is never touched. */
+static void test_unloaded(void **state)
+{
+	(void)state;
+	for (int undo = 0; undo < 2; undo++) {
+		pid_t pid = start_unloading();
+
+		if (undo)
+			assert_int_equal(run_pollux(pid, false, false), 0);
+		unloads_at = 0;
+		process_step_hook = unload_at_step;
+		assert_int_equal(run_pollux(pid, undo, false), 1);
+		process_step_hook = NULL;
+		assert_true(shared->replaced);
+		finish(pid);
+	}
+}
+
 /* ---- killed ---- */
 
 static int steps_left;
@@ -354,6 +418,20 @@ static void settle(pid_t pid)
 	}
 }
 
+/* Nothing of what was moved remains. */
+static void until_maps_are(pid_t pid, const char *wanted)
+{
+	char *maps = maps_of(pid);
+
+	for (int i = 0; strcmp(maps, wanted) && i < 5000; i++) {
+		free(maps);
+		usleep(1000);
+		maps = maps_of(pid);
+	}
+	assert_string_equal(maps, wanted);
+	free(maps);
+}
+
 static void test_killed(void **state)
 {
 	(void)state;
@@ -363,12 +441,15 @@ static void test_killed(void **state)
 
 		for (; !through; k++) {
 			pid_t pid = start();
+			char *first = maps_of(pid);
 
 			assert_true(k < 100);
 			if (undo)
 				assert_int_equal(run_pollux(pid, false, false), 0);
 			through = is_through(k, pid, undo);
 			settle(pid);
+			until_maps_are(pid, first);
+			free(first);
 			/* The next one finds the whole or nothing, and takes it back. */
 			assert_int_equal(run_pollux(pid, true, false), 0);
 			assert_true(live_is(pid, before));
@@ -382,9 +463,8 @@ static void test_killed(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_there_and_back),
-		cmocka_unit_test(test_left_alone),
-		cmocka_unit_test(test_never_ended),
+		cmocka_unit_test(test_there_and_back), cmocka_unit_test(test_left_alone),
+		cmocka_unit_test(test_never_ended),    cmocka_unit_test(test_unloaded),
 		cmocka_unit_test(test_killed),
 	};
 

@@ -47,6 +47,12 @@ int arch_regs_write(pid_t tid, const struct arch_regs *regs)
 	r.rip = regs->pc;
 	r.orig_rax = (unsigned long)regs->call;
 	r.rax = regs->result;
+	r.rdi = regs->args[0];
+	r.rsi = regs->args[1];
+	r.rdx = regs->args[2];
+	r.r10 = regs->args[3];
+	r.r8 = regs->args[4];
+	r.r9 = regs->args[5];
 	return ptrace(PTRACE_SETREGS, tid, 0, &r) < 0 ? -errno : 0;
 }
 

@@ -174,12 +174,22 @@ static bool has_sahf(void)
 
 #define MAX_CALLS 64
 
+/* The jumps whose rel32 are at these places. */
+static void lead_here(const struct code *c, uint8_t *const *places, size_t n)
+{
+	for (size_t i = 0; i < n && !c->full; i++) {
+		int32_t rel = (int32_t)(c->pos - (places[i] + 4));
+		memcpy(places[i], &rel, sizeof(rel));
+	}
+}
+
 long stub_build(uint8_t *out, size_t cap, const struct stub_call *calls, size_t n, uint64_t done_at,
 		uint64_t done_value, const struct stub_resume *resume)
 {
 	struct code c = {.pos = out, .end = out + cap};
-	uint8_t *exits[MAX_CALLS]; /* places of rel32 that lead to the end of the list */
-	size_t n_exits = 0;
+	/* Places of rel32 that lead to where the list is done, and to where it ends before. */
+	uint8_t *dones[MAX_CALLS], *exits[MAX_CALLS];
+	size_t n_dones = 0, n_exits = 0;
 
 	if (n > MAX_CALLS)
 		return -ENOSPC;
@@ -194,26 +204,25 @@ long stub_build(uint8_t *out, size_t cap, const struct stub_call *calls, size_t 
 			EMIT(&c, 0x48, 0x3d); /* cmp $-4095,%rax */
 			emit_u32(&c, (uint32_t)-4095);
 			EMIT(&c, 0x0f, 0x83); /* jae out */
-		} else if (call->check == STUB_EQUAL) {
+		} else if (call->check == STUB_EQUAL || call->check == STUB_DONE) {
 			EMIT(&c, 0x48, 0xb9); /* movabs $expected,%rcx */
 			emit_u64(&c, call->expected);
 			EMIT(&c, 0x48, 0x39, 0xc8); /* cmp %rcx,%rax */
-			EMIT(&c, 0x0f, 0x85);	    /* jne out */
+			/* jne out; je done */
+			EMIT(&c, 0x0f, call->check == STUB_EQUAL ? 0x85 : 0x84);
 		} else {
 			continue;
 		}
-		exits[n_exits++] = c.pos;
+		*(call->check == STUB_DONE ? &dones[n_dones++] : &exits[n_exits++]) = c.pos;
 		emit_u32(&c, 0);
 	}
+	lead_here(&c, dones, n_dones);
 	if (done_at) {
 		EMIT(&c, 0x48, 0xb8); /* movabs $done_value,%rax */
 		emit_u64(&c, done_value);
 	}
 	/* The exits come here with the result in rax. */
-	for (size_t k = 0; k < n_exits && !c.full; k++) {
-		int32_t rel = (int32_t)(c.pos - (exits[k] + 4));
-		memcpy(exits[k], &rel, sizeof(rel));
-	}
+	lead_here(&c, exits, n_exits);
 	if (done_at)
 		store_rax(&c, done_at);
 	for (; i < n; i++)
