@@ -288,10 +288,10 @@ static int place_of(struct compiler *c, const struct node *n, const struct await
 
 	if (!a->goes_on && !await_is_leaf(a->awaited) && await_can_hold(c->d, a->awaited))
 		place.flags |= TRACE_PLACE_BRANCHES;
-	if (c->mode == PROGRAM_CHAIN) {
+	if (c->mode != PROGRAM_POINT)
 		place.flags |= a->library ? 0 : TRACE_PLACE_OWN;
+	if (c->mode == PROGRAM_CHAIN)
 		link.holds_box = await_may_poll_box(c->d, a->awaited);
-	}
 	if (function && copy && awaits)
 		r = lists(c) ? add_future(c, t, &info.future) : 0;
 	if (r == 0)

@@ -135,10 +135,11 @@ static bool is_box(const char *full_name)
 	       await_starts(full_name, "alloc::boxed::Box<");
 }
 
-/* Whether the future serves others, or handles what is served. False: out of memory. */
-static bool set_owner(const struct future_cell *cell, struct result *result)
+/* Whether the future serves others, or handles what is served, by a program of chains. False: out of
+ * memory. */
+static bool set_owner(const struct future_cell *cell, const struct program *p,
+		      struct result *result)
 {
-	const struct program *p = &result->program;
 	struct place_future *h = &result->handler;
 
 	if (!result->boxed) {
@@ -230,6 +231,18 @@ static bool serves_by_name(const struct program_compiler *c, const struct attach
 	       name_is_library(full_name, libraries_of(c, k->object));
 }
 
+/* As set_owner() where every future is listed: what owns what is the same. */
+static bool find_owner(const struct program_compiler *c, struct debug *d,
+		       const struct future_cell *cell, struct result *result)
+{
+	struct program p;
+	int r = program_compile(d, cell, PROGRAM_CHAIN, NULL, c->target.own, 1, &p);
+	bool ok = r == -E2BIG || (r == 0 && set_owner(cell, &p, result));
+
+	program_done(&p);
+	return ok;
+}
+
 /* Compiles what `result` is of, and keeps it: how many points it has. One that lists every future
  * may be too large: then the plain one is better than none. */
 static size_t compile_cell(struct program_compiler *c, struct debug *d,
@@ -255,7 +268,9 @@ static size_t compile_cell(struct program_compiler *c, struct debug *d,
 		program_done(ret);
 		return 0;
 	}
-	if (r == 0 && c->depth == PLACES_DEEP && !set_owner(cell, result))
+	if (r == 0 && c->depth == PLACES_DEEP && !set_owner(cell, ret, result))
+		return 0;
+	if (r == 0 && c->depth == PLACES_FUTURES && !find_owner(c, d, cell, result))
 		return 0;
 	if (r != 0 || (!ret->n_words && !result->handler.name && !result->serves))
 		return 0;
@@ -275,7 +290,12 @@ static size_t compile_held(struct program_compiler *c, uint32_t number, const st
 	if (!d || !cell_held(d, k->future->poll, members, FUTURE_HOLDER_MEMBERS, &cell, &r.held))
 		return 0;
 	r.size = cell.size;
-	return compile_cell(c, d, &cell, k->object, &r);
+	if (c->depth != PLACES_FUTURES)
+		return compile_cell(c, d, &cell, k->object, &r);
+	/* What is in there is listed by its own hooks. */
+	if (find_owner(c, d, &cell, &r) && r.handler.name)
+		add_result(c, &r);
+	return 0;
 }
 
 /* Whether the state lies where the code of the poll function, which the agent goes by, has it. Else the
@@ -296,7 +316,7 @@ static size_t compile_future(struct program_compiler *c, uint32_t number,
 
 	cell.future = d ? find_future_type(d, k->future) : NULL;
 	if (!cell.future || !has_state_of_code(cell.future, k->future)) {
-		if (c->depth == PLACES_DEEP && set_handler_by_name(c, k, &r))
+		if (c->depth != PLACES_NEAR && set_handler_by_name(c, k, &r))
 			add_result(c, &r);
 		return 0;
 	}
@@ -349,7 +369,7 @@ static size_t compile(struct program_compiler *c, uint32_t number, const struct 
 		r.task_bytes = cell.size;
 	if (known)
 		return compile_cell(c, d, &cell, k->object, &r);
-	r.serves = c->depth == PLACES_DEEP && serves_by_name(c, k);
+	r.serves = c->depth != PLACES_NEAR && serves_by_name(c, k);
 	if (r.serves)
 		add_result(c, &r);
 	return 0;

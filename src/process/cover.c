@@ -40,7 +40,7 @@ static void tell_left_futures(struct coverage_list *c, struct hooked_object *con
 		const struct scan_futures *f = &objects[i]->futures;
 
 		for (size_t k = 0; k < f->n; k++) {
-			if (f->v[k].trouble != trouble)
+			if (f->v[k].trouble != trouble || f->v[k].holder)
 				continue;
 			if (n++ < MAX_NAMED)
 				buf_printf(&text, "%s %s", n == 1 ? ":" : ",", f->v[k].name);
@@ -65,9 +65,9 @@ static void tell_futures(struct coverage_list *c, struct hooked_object *const *o
 		blind = blind || !f->debug;
 		for (size_t k = 0; k < f->n; k++) {
 			const char *trouble = f->v[k].trouble;
-			bool known = !trouble;
+			bool known = !trouble || f->v[k].holder;
 
-			n_hooked += !trouble;
+			n_hooked += !trouble && !f->v[k].holder;
 			for (size_t t = 0; t < n_told && !known; t++)
 				known = told[t] == trouble;
 			if (known || n_told == MAX_REASONS)

@@ -131,17 +131,12 @@ static void cell_ends(struct table *t, const struct future_sum *s)
 	table_cell(t, b.data ? b.data : "");
 }
 
-/* Handlers that the requests' table has already. */
-static bool only_handlers(const struct report *rep)
+/* The requests' table has it already. */
+static bool is_request(const struct report *rep, const struct future_sum *s)
 {
-	for (size_t i = 0; i < rep->futures->n; i++) {
-		const struct trace_kind *k =
-			trace_reader_kind(rep->reader, rep->futures->sums[i]->kind);
+	const struct trace_kind *k = trace_reader_kind(rep->reader, s->kind);
 
-		if (!k || !(k->flags & TRACE_KIND_HANDLER))
-			return false;
-	}
-	return rep->handlers;
+	return rep->handlers && k && k->flags & TRACE_KIND_HANDLER;
 }
 
 void futures_text(const struct report *rep, struct buf *out)
@@ -162,14 +157,22 @@ void futures_text(const struct report *rep, struct buf *out)
 		{.title = "in tasks of", .rank = 6, .min_width = 16, .align_left = true},
 	};
 	const struct future_sums *f = rep->futures;
-	if (!f || only_handlers(rep))
+	size_t n_all = 0, n = 0;
+
+	for (size_t i = 0; f && i < f->n; i++)
+		n_all += !is_request(rep, f->sums[i]);
+	if (!n_all)
 		return;
 	report_title(rep, out, "Futures");
 	struct table t;
 	table_init(&t, columns, sizeof(columns) / sizeof(columns[0]));
-	size_t n = rep->opt.n_families && rep->opt.n_families < f->n ? rep->opt.n_families : f->n;
-	for (size_t i = 0; i < n; i++) {
+	size_t n_max = rep->opt.n_families ? rep->opt.n_families : n_all;
+	for (size_t i = 0; i < f->n && n < n_max; i++) {
 		const struct future_sum *s = f->sums[i];
+
+		if (is_request(rep, s))
+			continue;
+		n++;
 		cell_safe(&t, report_label(rep, s->kind));
 		cell_count(&t, s->n);
 		cell_count(&t, s->n_polls);
@@ -185,8 +188,8 @@ void futures_text(const struct report *rep, struct buf *out)
 		cell_safe(&t, s->family == TRACE_KIND_NONE ? "-" : report_family(rep, s->family));
 	}
 	report_table(rep, &t, out);
-	if (n < f->n)
-		buf_printf(out, "  and %zu more: --top %zu\n", f->n - n, f->n);
+	if (n < n_all)
+		buf_printf(out, "  and %zu more: --top %zu\n", n_all - n, n_all);
 }
 
 void futures_json(const struct report *rep, struct json *j)

@@ -368,6 +368,8 @@ static int find_uses(struct scan_futures *out, struct elf_image *image)
 	return 0;
 }
 
+static int find_holders(struct scanner *s, const struct elf_symbol *symbols, size_t n);
+
 int found_futures_find(struct elf_image *image, struct debug *d,
 		       const struct futures_wanted *wanted, struct scan_futures *ret)
 {
@@ -398,6 +400,8 @@ int found_futures_find(struct elf_image *image, struct debug *d,
 	free(s.panics);
 	if (rc >= 0)
 		rc = find_uses(ret, image);
+	if (rc >= 0)
+		rc = find_holders(&s, symbols, n);
 	if (rc < 0)
 		found_futures_done(ret);
 	return rc < 0 ? rc : 0;

@@ -67,11 +67,11 @@ struct scan_futures {
 	bool boxed; /* found_boxed_find()'s */
 };
 
-/* `d` may be NULL: then only the code is used, and hand-written futures are not found. -ENOMEM or
- * 0. */
+/* `d` may be NULL: then only the code is used, and hand-written futures are not found. After them come
+ * the methods that hold a future, with all uses. -ENOMEM or 0. */
 int found_futures_find(struct elf_image *image, struct debug *d,
 		       const struct futures_wanted *wanted, struct scan_futures *ret);
 /* Only coroutines that vtables of `dyn Future` lead to, by symbols and code; their uses are the poll
- * slots of these vtables. And methods that hold a future, with all uses. */
+ * slots of these vtables. After them the methods, as above. */
 int found_boxed_find(struct elf_image *image, struct scan_futures *ret);
 void found_futures_done(struct scan_futures *f);

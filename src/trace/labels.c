@@ -522,6 +522,7 @@ static int label_objects(struct kind_labels *l, const struct trace_reader *r)
 /* ---- those that are still alike ---- */
 
 struct alike {
+	/* A request is listed with requests, not with futures. */
 	uint32_t kind, process, role;
 	const char *label, *full_name;
 };
@@ -664,8 +665,9 @@ static int label_alike(struct kind_labels *l, const struct trace_reader *r, enum
 		const struct trace_kind *k = trace_reader_kind(r, i);
 
 		if (k && k->name && *k->name && trace_reader_kind_used(r, i))
-			v[n++] = (struct alike){i, k->process, k->role, kind_label(l, r, i),
-						k->full_name ? k->full_name : ""};
+			v[n++] = (struct alike){
+				i, k->process, k->flags & TRACE_KIND_HANDLER ? TR_N : k->role,
+				kind_label(l, r, i), k->full_name ? k->full_name : ""};
 	}
 	if (n)
 		qsort(v, n, sizeof(*v), by_label);

@@ -459,20 +459,42 @@ def test_depth_of_places(pollux):
     assert result.returncode == 2 and "deep, near or off" in result.stderr
 
 
-@pytest.mark.parametrize("profile", ["release-debug"])
-def test_handlers_of_axum_are_futures(pollux, profile, tmp_path):
-    """--futures has an instance of each route's handler for each request to it."""
-    path = build("service-axum", profile, "service")
-    report, truth = serve(pollux, path, tmp_path / "t.plx", "--futures")
+def test_requests_among_futures(pollux, service, tmp_path):
+    """--futures has the rows by handler that a default recording has, and each handler's future as well."""
+    framework, profile = service
+    if profile not in ("debug", "release-debug"):
+        pytest.skip("there is no debug information")
+    trace = tmp_path / "t.plx"
+    report, truth = serve(pollux, build(f"service-{framework}", profile, "service"), trace, "--futures")
     assert report["lost"] == 0
-    handlers = {
-        f["name"]: f["instances"]
-        for f in report["futures"]
-        if f["name"].startswith("axum::handler::call<")
-    }
-    assert handlers == {
-        f"axum::handler::call<service::{r['name']}>": r["requests"] for r in truth["routes"]
-    }
+    requests = {r["name"]: r["requests"] for r in truth["routes"]}
+    rows = [p for f in report["families"] if "handlers" in f for p in f["handlers"] if p["handler"]]
+    for family in report["families"]:
+        if "handlers" in family:
+            adds_up(family)
+    counted = collections.Counter()
+    for row in rows:
+        assert row["requests"] == row["ready"] == row["latency_ns"]["count"]
+        counted[route_of(row["handler"])] += row["requests"]
+    if framework == "hyper":
+        assert counted == {"route": sum(requests.values())}
+        return
+    assert counted == requests
+    # What a task waits for is in the program's own code, as in the default recording.
+    waits = collections.Counter()
+    for w in report["waits"]:
+        if w["handler"]:
+            waits[route_of(w["handler"]), w["function"]] += w["wait_ns"]["count"]
+    assert waits["pool", "service::work::pause"] == requests["pool"]
+    assert waits["item", "service::work::pause"] == requests["item"]
+    if framework == "axum":
+        handlers = {f["name"]: f["instances"] for f in report["futures"] if f["name"].startswith("axum::handler::call<")}
+        assert handlers == {f"axum::handler::call<service::{name}>": n for name, n in requests.items()}
+    # The table of futures leaves out what the table of requests has.
+    text = driver.run(pollux, "report", trace, "--no-pager", "--top", "1000").stdout
+    futures = text.partition("\nFutures\n")[2].partition("\n\n")[0]
+    names = [line.split("  ")[1] for line in futures.splitlines()[1:]]
+    assert len(names) == len(report["futures"]) - len(rows)
 
 
 def test_attached_again(pollux, tmp_path):

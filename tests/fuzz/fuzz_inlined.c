@@ -43,9 +43,11 @@ static void add_points(struct drain *d, struct source *s, const uint8_t *data, s
 	static const char *const names[N_FUTURES] = {"a", "b", "c", "d", "e", "f", "g", "h"};
 	struct place_future futures[N_FUTURES];
 	struct place_point points[MAX_POINTS] = {0};
+	struct trace_place places[MAX_POINTS] = {0};
 	struct place_program p = {.first = 1,
 				  .n_places = n,
 				  .points = points,
+				  .places = places,
 				  .futures = futures,
 				  .n_futures = N_FUTURES,
 				  .type_kind = 1,
@@ -76,6 +78,7 @@ static void add_points(struct drain *d, struct source *s, const uint8_t *data, s
 			.size = in[2] | (uint64_t)in[3] << (in[4] % 64),
 			.hooked_parent = in[6] % (N_KINDS + 2),
 		};
+		places[i].flags = flags & OWN ? TRACE_PLACE_OWN : 0;
 		if (!(flags & (NO_FUTURE | POINTER)))
 			points[i].size = futures[future].size;
 		s->points.v[1 + i] = (struct await_point){.kind = s->kinds[in[7] % N_KINDS].index,
@@ -178,6 +181,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		    map_put(&s.by_index, kinds[i].index, 0, &kinds[i]) < 0)
 			abort();
 	}
+	/* What is polled as the second is a request, in tasks of the first. */
+	const struct trace_kind request = {.role = TR_FUTURE, .name = "r", .full_name = "r"};
+	if (trace_writer_kind(d->writer, &request, &kinds[1].request) < 0)
+		abort();
+	kinds[1].request++;
+	kinds[0].serves = kinds[0].task = true;
 	memset(points, 0xff, sizeof(points));
 	s.rings.n_rings = 1;
 	s.rings.area = &area;
@@ -192,7 +201,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (inlined_end(d, &s, &stats) < 0 || s.n_inlined_unknown > s.n_inlined_ends ||
 	    drain_flush(d) < 0 || trace_writer_close(d->writer, NULL) < 0)
 		abort();
-	check(fd, N_KINDS + N_FUTURES);
+	check(fd, N_KINDS + 1 + N_FUTURES);
 	capture_stats_done(&stats);
 	inlined_done(&s);
 	map_done(&s.by_index);

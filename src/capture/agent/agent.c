@@ -127,17 +127,27 @@ static int write_root_poll(struct capture *c, const struct source *s,
 	return trace_writer_kind(c->drain.writer, &kind, ret_index);
 }
 
+static bool in_vtable(const struct scan_future *f)
+{
+	bool yes = false;
+
+	for (size_t i = 0; i < f->n_uses; i++)
+		yes = yes || f->uses[i].kind == REF_WORD;
+	return yes;
+}
+
 static int write_kind(struct capture *c, struct source *s, const struct attach_kind *k,
 		      const uint32_t *numbers, struct source_kind *ret)
 {
 	ret->task = k->kind && k->kind->role == TR_TASK;
 	ret->block_on = k->root_poll != NULL;
-	if (k->future && !c->shared->options->futures) {
+	ret->runtime = k->future ? numbers[0] : 0;
+	if (k->future && (k->future->holder || !c->shared->options->futures)) {
 		ret->index = TRACE_KIND_NONE;
 		ret->boxed = k->future;
-		ret->runtime = numbers[0];
 		return 0;
 	}
+	ret->listed = k->future && in_vtable(k->future) ? k->future : NULL;
 	if (k->future)
 		TRY(write_future(c, s, k->future, numbers[0], &ret->index));
 	else if (k->root_poll)
@@ -200,27 +210,35 @@ static int add_points(struct capture *c, struct source *s, const struct place_pr
 	return inlined_points(&c->drain, s, p);
 }
 
-/* From now on its polls are recorded. */
+/* From now on its polls are recorded, as those of requests. */
 static int take_handler(struct capture *c, struct source *s, const struct place_program *p)
 {
 	struct source_kind *k = &s->kinds[p->kind];
+	const struct scan_future *f = k->boxed ? k->boxed : k->listed;
+	uint32_t index;
+
+	if (!f || k->request || (k->boxed && k->index != TRACE_KIND_NONE))
+		return 0;
 	const struct trace_kind kind = {
 		.process = s->process,
 		.runtime = k->runtime,
 		.role = TR_FUTURE,
 		.address_named = 1,
-		.poll = k->boxed->poll,
+		.poll = f->poll,
 		.name = p->handler.name,
 		.full_name = p->handler.full_name,
 		.n_sites = p->handler.where != NULL,
-		.site_addrs = &k->boxed->poll,
+		.site_addrs = &f->poll,
 		.sites = &p->handler.where,
 		.flags = TRACE_KIND_HANDLER,
 	};
 
-	if (k->index != TRACE_KIND_NONE)
+	TRY(trace_writer_kind(c->drain.writer, &kind, &index));
+	if (!k->boxed) {
+		k->request = index + 1;
 		return 0;
-	TRY(trace_writer_kind(c->drain.writer, &kind, &k->index));
+	}
+	k->index = index;
 	attach_owner(s->attach, p->kind, true);
 	return map_put(&s->by_index, k->index, 0, k);
 }
@@ -233,10 +251,12 @@ static int take_places(struct capture *c, struct source *s)
 
 	while (s->compiler && c->places->next(s->compiler, &p) == 1) {
 		TRY(add_points(c, s, &p));
-		if (p.handler.name && s->kinds[p.kind].boxed)
+		if (p.handler.name)
 			TRY(take_handler(c, s, &p));
-		if (p.serves)
+		if (p.serves) {
+			s->kinds[p.kind].serves = true;
 			attach_owner(s->attach, p.kind, false);
+		}
 		if (p.held.last_state)
 			attach_held(s->attach, p.kind, &p.held);
 		if (p.n_words &&

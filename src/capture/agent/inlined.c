@@ -17,6 +17,10 @@
  *
  * Such a future is named by the address of its state: at its own address there may be the first of
  * those that it polls, which would be taken for its successor there if that is polled first.
+ *
+ * Of the futures with a poll function of their own some are requests (docs/places.md): the outermost in
+ * the poll of a task that serves. Such a poll is written twice, the other time as that of the request's
+ * kind, around the first.
  */
 #include "capture/agent/inlined.h"
 
@@ -59,7 +63,9 @@ struct inlined_poll {
 	uint64_t task, time;
 	struct future_snapshot begin;
 	bool task_itself;
-	bool unseen; /* its begin, and what was polled inside of it */
+	bool unseen;	  /* its begin, and what was polled inside of it */
+	uint32_t request; /* 1 + the kind as which its begin was written before it, 0: none was */
+	uint64_t place;	  /* own_place() of what ended pending in it last, 0: none */
 	/* What was polled inside of it by a function of its own: the events of that cover all
 	 * inside. */
 	uint32_t n_inner;
@@ -98,6 +104,7 @@ void inlined_done(struct source *s)
 	for (size_t i = 0; i < s->n_inlined_kinds; i++)
 		kind_free(&s->inlined_kinds[i]);
 	free(s->inlined_kinds);
+	map_done(&s->own_places);
 	s->inlined = NULL;
 	s->inlined_kinds = NULL;
 	s->n_inlined_kinds = 0;
@@ -168,6 +175,8 @@ int inlined_points(struct drain *d, struct source *s, const struct place_program
 		struct await_point *point = &s->points.v[p->first + i];
 		uint32_t future = point->info.future;
 
+		if (point->info.kind == POINT_AWAIT && p->places[i].flags & TRACE_PLACE_OWN)
+			TRY(map_put(&s->own_places, point->place, 0, s));
 		if (future >= p->n_futures)
 			continue;
 		point->future = kinds[future];
@@ -576,14 +585,50 @@ static int close_poll(struct drain *d, struct source *s, struct inlined_thread *
 	return 0;
 }
 
+/* ---- requests ---- */
+
+/* Whether the poll that begins, of a future of this kind, is a request's: 1 + its kind as such. */
+static uint32_t request_of(const struct source *s, const struct inlined_thread *t, uint32_t kind)
+{
+	const struct source_kind *k = map_get(&s->by_index, kind, 0), *around;
+
+	if (!k || !k->request)
+		return 0;
+	for (uint32_t i = t->n < MAX_POLLS ? t->n : MAX_POLLS; i-- > 0;) {
+		const struct inlined_poll *o = &t->polls[i];
+
+		around = map_get(&s->by_index, o->kind, 0);
+		if (o->task_itself)
+			return around && around->serves ? k->request : 0;
+		if (o->request || (around && around->boxed))
+			return 0;
+	}
+	return 0;
+}
+
+/* The event of a future's poll as that of a request's. */
+static int put_request(struct drain *d, uint32_t request, const struct trace_event *e)
+{
+	struct trace_event copy = *e;
+
+	copy.kind = request - 1;
+	return request ? drain_put(d, &copy) : 0;
+}
+
 /* The innermost poll is over, since another one ends that is not open: so is what is open inside. */
 static int give_up(struct drain *d, const struct source *s, const struct inlined_poll *o,
 		   const struct trace_event *e)
 {
+	struct trace_event end = {.time = e->time,
+				  .thread = e->thread,
+				  .type = TE_FUTURE_END,
+				  .arg = TO_UNKNOWN,
+				  .task = o->task};
+
 	for (uint32_t i = o->begin.n; i-- > 0;)
 		if (o->begin.items[i].open)
 			TRY(tell(d, s, e, &o->begin.items[i], TE_FUTURE_END, TO_UNKNOWN));
-	return 0;
+	return put_request(d, o->request, &end);
 }
 
 /* The await point of the poll that ends: a future's own, of a task the innermost of the program. */
@@ -598,6 +643,31 @@ static uint64_t place_of(const struct source *s, const struct future_snapshot *n
 	for (uint32_t i = 0, n = told(s, now, true, &line); i < n; i++)
 		if (info_of(s, &line.items[i])->own)
 			place = (uint64_t)point_of(s, &line.items[i])->place + 1;
+	return place;
+}
+
+static bool is_own_place(const struct source *s, uint64_t place)
+{
+	return place && map_get(&s->own_places, (uint32_t)(place - 1), 0);
+}
+
+/* The innermost await point in the program's own code at which a poll ends: what it waits for lies in
+ * what was polled in it last. 0: there is none. */
+static uint64_t own_place(const struct source *s, const struct inlined_poll *o,
+			  const struct future_snapshot *now, const struct trace_event *e)
+{
+	struct future_snapshot line;
+	uint64_t place = o->place;
+
+	if (e->arg != TO_PENDING || place)
+		return place;
+	for (uint32_t i = told(s, now, true, &line); i-- > 0 && !place;) {
+		uint64_t one = (uint64_t)point_of(s, &line.items[i])->place + 1;
+
+		place = is_own_place(s, one) ? one : 0;
+	}
+	if (!place && is_own_place(s, e->value))
+		place = e->value;
 	return place;
 }
 
@@ -617,6 +687,8 @@ static int open_poll(struct inlined_thread *t, const struct trace_event *e)
 	o->time = e->time;
 	o->task_itself = e->type == TE_POLL_BEGIN;
 	o->unseen = false;
+	o->request = 0;
+	o->place = 0;
 	clear(&o->begin);
 	o->n_inner = 0;
 	return 0;
@@ -702,6 +774,7 @@ int inlined_event(struct drain *d, struct source *s, uint32_t ring, const struct
 {
 	struct inlined_thread *t = &s->inlined[ring];
 	struct trace_event e = *event;
+	uint32_t ended = 0; /* the request whose poll ends */
 
 	if (t->begun)
 		TRY(open_line(d, s, t, e.thread));
@@ -711,23 +784,38 @@ int inlined_event(struct drain *d, struct source *s, uint32_t ring, const struct
 		clear(&t->current);
 		clear(&t->departed);
 		t->begun = t->n < MAX_POLLS;
+		uint32_t request = t->begun ? request_of(s, t, e.kind) : 0;
 		TRY(open_poll(t, &e));
+		if (t->begun)
+			t->polls[t->n - 1].request = request;
+		TRY(put_request(d, request, &e));
 	} else if ((e.type == TE_POLL_END || e.type == TE_FUTURE_END) && t->n) {
 		struct inlined_poll *o = t->n <= MAX_POLLS ? &t->polls[t->n - 1] : NULL;
 
 		if (e.arg == TO_PENDING && !e.value)
 			e.value = place_of(s, &t->current, &e);
-		if (o && o->kind == e.kind && o->task == e.task)
+		if (o && o->kind == e.kind && o->task == e.task) {
+			uint64_t place = own_place(s, o, &t->current, &e);
+
 			TRY(close_poll(d, s, t, o, &t->current, &t->departed, &e));
-		else if (o)
+			ended = o->request;
+			if (e.arg != TO_PENDING)
+				place = 0;
+			else if (t->n > 1)
+				t->polls[t->n - 2].place = place;
+			if (o->task_itself && place)
+				e.value = place;
+		} else if (o) {
 			TRY(give_up(d, s, o, &e));
+		}
 		t->n--;
 		clear(&t->current);
 		clear(&t->departed);
 		if (e.type == TE_FUTURE_END)
 			add_inner(s, t, e.kind, e.task);
 	}
-	return drain_put(d, &e);
+	TRY(drain_put(d, &e));
+	return put_request(d, ended, &e);
 }
 
 int inlined_add_snapshot_item(struct drain *d, struct source *s, uint32_t ring,

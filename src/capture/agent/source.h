@@ -24,7 +24,12 @@ struct source_kind {
 	/* A future in a box, whose polls are hooked. They are recorded, and it is in the trace, only
 	 * if it turns out to be a handler. Else NULL. */
 	const struct scan_future *boxed;
-	uint32_t runtime; /* of that */
+	/* A future that is recorded and whose poll function is in a vtable. Else NULL. */
+	const struct scan_future *listed;
+	uint32_t
+		request; /* then: 1 + the trace index under which requests are recorded, 0: none are */
+	bool serves;	 /* a task's: its `listed` futures that have one are requests */
+	uint32_t runtime; /* of `boxed`, `listed` */
 	/* Of a future whose poll is hooked, as place_program's: 0 until its layout is known. */
 	uint64_t size;
 	uint32_t type_kind;
@@ -72,11 +77,12 @@ struct source {
 	uint64_t n_inlined_ends;	/* ends of such, except of a task's own future */
 	uint64_t n_inlined_unknown;	/* those whose outcome is unknown */
 	struct inlined_thread *inlined; /* by ring; NULL unless futures are recorded */
-	struct ring_stacks *stacks;	/* NULL unless they are recorded */
-	uint32_t n_programs;		/* kinds of tasks that have one */
-	struct error points_trouble;	/* why others have none */
-	uint32_t n_late_programs;	/* those that got it after the first event, */
-	uint64_t began_ns, late_ns;	/* when events began, and so much later the last one */
+	struct map own_places; /* then: (trace index, 0) -> not NULL: in the program's own code */
+	struct ring_stacks *stacks;  /* NULL unless they are recorded */
+	uint32_t n_programs;	     /* kinds of tasks that have one */
+	struct error points_trouble; /* why others have none */
+	uint32_t n_late_programs;    /* those that got it after the first event, */
+	uint64_t began_ns, late_ns;  /* when events began, and so much later the last one */
 	/* At most so long it ran before: another program with a runtime executed it; 0: no. */
 	uint64_t unseen_ns;
 	bool alive;	    /* its agent may still write */
