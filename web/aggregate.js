@@ -249,12 +249,11 @@ export function flameOf(data, { kind, from, to, lane }) {
 				continue;
 			const head = { name: family?.short ?? "?", lane: data.laneOfFamily.get(tasks.kind[row]) };
 
-			data.stretches(row, (state, begin, end, poll, place, resource) => {
+			data.stretches(row, (state, begin, end, poll, place) => {
 				const ns = Math.min(end, to) - Math.max(begin, from);
 
-				if (ns <= 0 || poll >= 0)
-					return;
-				tree.add([head, ...waitingPath(data, state, place, resource)], ns);
+				if (ns > 0 && state === "wait")
+					tree.add([head, ...waitingPath(data, place)], ns);
 			}, from, to);
 		}
 		return { unit: "ns", ...tree.root };
@@ -277,24 +276,15 @@ export function flameOf(data, { kind, from, to, lane }) {
 	return { unit: "ns", ...tree.root };
 }
 
-function waitingPath(data, state, place, resource) {
-	if (state === "ready")
-		return [{ name: "ready, not polled" }];
-	if (state !== "wait" || !place)
-		return [{ name: state === "wait" ? "unknown" : "not known: events were lost" }];
-	const path = data.chain(place).map((number) => {
-		const p = data.places[number - 1];
+// The chain of await points, and what the innermost awaits.
+function waitingPath(data, place) {
+	if (!place)
+		return [{ name: "unknown" }];
+	const path = data.chain(place).map((number) => ({ name: data.placeName(number), place: number,
+		own: !data.places[number - 1].own }));
+	const { awaits } = data.places[place - 1];
 
-		return { name: `${p.file ? `${p.file.split("/").at(-1)}:${p.line} ` : ""}${p.function}`,
-			place: number, own: !p.own };
-	});
-	const innermost = data.places[place - 1];
-
-	if (innermost.awaits)
-		path.push({ name: innermost.awaits });
-	if (resource)
-		path.push({ name: `${data.resource(resource).what} ${data.resource(resource).address}` });
-	return path;
+	return awaits ? [...path, { name: awaits }] : path;
 }
 
 // Counts by time and length; each row is wider by the square root of two than the one before.

@@ -94,7 +94,7 @@ export class Flame {
 			ctx.fillStyle = this.colour(b.node, b.depth, c);
 			ctx.fillRect(b.x, b.depth * ROW, Math.max(b.width - 0.6, 0.6), ROW - 1);
 			if (b.width > 30) {
-				ctx.fillStyle = this.kind === "waiting" && b.node.name !== "ready, not polled" ? c["on-wait"] : c["on-ready"];
+				ctx.fillStyle = this.kind === "waiting" ? c["on-wait"] : c["on-ready"];
 				ctx.fillText(fit(b.node.name, b.width - 8), b.x + 4, b.depth * ROW + ROW / 2);
 			}
 			if (b.node === this.chosen && document.activeElement === this.canvas) {
@@ -121,8 +121,6 @@ export class Flame {
 	colour(node, depth, c) {
 		if (!depth && !node.parent)
 			return c.line;
-		if (node.name === "ready, not polled")
-			return c.ready;
 		let hash = 7;
 
 		for (const letter of node.name)

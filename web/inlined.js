@@ -157,6 +157,13 @@ export class Inlined {
 			text: where + own.function };
 	}
 
+	// Of the place itself, which may be a library's.
+	placeName(number) {
+		const p = this.places[number - 1];
+
+		return `${p.file ? `${short(p.file)}:${p.line} ` : ""}${p.function || "?"}`;
+	}
+
 	// Await points from the outermost to the innermost, as numbers of places.
 	chain(number) {
 		const chain = [];

@@ -494,7 +494,7 @@ static int stack_slice(struct chrome *c, const struct draw_slice *s)
 {
 	_cleanup_buf_ struct buf name = BUF_INIT;
 
-	stack_frame_name(s->frame, &name);
+	trace_frame_name(&name, s->frame);
 	_cleanup_free_ char *label = buf_failed(&name) ? NULL : lanes_label(name.data);
 	if (!label)
 		return -ENOMEM;

@@ -638,7 +638,7 @@ void draw_stack_text(const struct draw *d, const struct tl_sample *sample, struc
 
 	for (unsigned n = 0; s && n < STACK_TEXT_FRAMES && out->len < STACK_TEXT_MAX; n++) {
 		buf_str(out, n ? "\n" : "");
-		stack_frame_name(trace_reader_frame(d->reader, s->frame), out);
+		trace_frame_name(out, trace_reader_frame(d->reader, s->frame));
 		s = s->parent ? trace_reader_stack(d->reader, s->parent - 1) : NULL;
 	}
 	if (!out->len)

@@ -147,7 +147,7 @@ static int func_of(struct firefox *f, const struct trace_frame *frame, uint32_t 
 	uint32_t text, source = 0, resource = 0;
 	bool new;
 
-	stack_frame_name(frame, &name);
+	trace_frame_name(&name, frame);
 	if (buf_failed(&name))
 		return -ENOMEM;
 	const char *function = name.data ? name.data : "";

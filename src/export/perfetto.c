@@ -455,7 +455,7 @@ static int send_frame(struct perfetto *p, uint32_t frame)
 	if (p->frames_sent[frame])
 		return 0;
 	p->frames_sent[frame] = true;
-	stack_frame_name(f, &name);
+	trace_frame_name(&name, f);
 	uint64_t mapping = path_of(p, INTERNED_PATHS, f && f->object ? f->object : "");
 	uint64_t source = f && f->file && *f->file ? path_of(p, INTERNED_SOURCES, f->file) : 0;
 	if (buf_failed(&name) || !mapping)

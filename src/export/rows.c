@@ -217,7 +217,7 @@ static void stack_text(struct rows *r, uint64_t stack)
 	for (uint32_t i = n; i-- > 0 && r->stack.len < STACK_TEXT_MAX;) {
 		struct buf name = BUF_INIT;
 
-		stack_frame_name(frames[i], &name);
+		trace_frame_name(&name, frames[i]);
 		for (size_t k = 0; k < name.len; k++)
 			if (name.data[k] == ';')
 				name.data[k] = ':';

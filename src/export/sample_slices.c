@@ -27,17 +27,6 @@ static bool same_function(const struct trace_frame *a, const struct trace_frame 
 	       (named || a->addr == b->addr);
 }
 
-void stack_frame_name(const struct trace_frame *f, struct buf *out)
-{
-	if (!f)
-		buf_str(out, "?");
-	else if (f->function && *f->function)
-		buf_str(out, f->function);
-	else
-		buf_printf(out, "0x%llx %s", (unsigned long long)f->addr,
-			   f->object ? f->object : "");
-}
-
 /* Of the runtime, when it polls a task: all outside of it is the same for all tasks. */
 static bool polls_task(const struct trace_frame *f)
 {

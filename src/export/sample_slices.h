@@ -39,6 +39,3 @@ void stack_lane_done(struct stack_lane *l);
 /* Frames of a stack, innermost first, up to `max`: of one in a task's poll only what that calls. */
 uint32_t stack_frames(const struct trace_reader *r, uint64_t stack,
 		      const struct trace_frame **frames, uint32_t max);
-
-/* "app::serve", or where its code is. */
-void stack_frame_name(const struct trace_frame *f, struct buf *out);

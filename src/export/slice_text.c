@@ -177,7 +177,7 @@ void slice_name(struct draw *d, const struct draw_slice *s, struct buf *out)
 		buf_str(out, "waiting");
 		break;
 	case DRAW_STACK:
-		stack_frame_name(s->frame, out);
+		trace_frame_name(out, s->frame);
 		break;
 	case DRAW_FINDING:
 		buf_str(out, s->finding->title);

@@ -176,7 +176,7 @@ int speedscope_long_poll(struct speedscope *s, struct speedscope_task *t,
 static uint64_t function_frame(struct speedscope *s, const struct trace_frame *f)
 {
 	_cleanup_buf_ struct buf name = BUF_INIT;
-	stack_frame_name(f, &name);
+	trace_frame_name(&name, f);
 	uint64_t a = hash_string(MADE_FUNCTION, name.data);
 	uint64_t b = hash_string(~a, f ? f->object : NULL);
 	return made_frame(s, a, b, name.data ? name.data : "?", f);

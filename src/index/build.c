@@ -54,6 +54,7 @@ void index_builder_free(struct index_builder *b)
 	free(b->by_kind);
 	free(b->spans.items);
 	free(b->samples.items);
+	numbers_done(&b->numbers);
 	free(b->chunks);
 	free(b->last_chunk);
 	series_set_done(&b->set);
@@ -198,15 +199,32 @@ static int heat(struct index_builder *b, struct building_lane *lane, enum index_
 	return 0;
 }
 
-void index_builder_widen_exact(struct index_builder *b)
+/* A slice that is no span: of tasks the number is kept. */
+static int leave_out(struct index_builder *b, const struct index_span *span)
+{
+	const struct trace_kind *k =
+		span->type == SPAN_TASK ? trace_reader_kind(b->reader, span->kind) : NULL;
+
+	return k ? numbers_add(&b->numbers, span, k->address_named) : 0;
+}
+
+int index_builder_widen_exact(struct index_builder *b)
 {
 	size_t n = 0;
 
 	b->exact_ns *= 2;
-	for (size_t i = 0; i < b->spans.n; i++)
-		if (b->spans.items[i].end_ns - b->spans.items[i].begin_ns > b->exact_ns)
-			b->spans.items[n++] = b->spans.items[i];
+	numbers_part(&b->numbers);
+	for (size_t i = 0; i < b->spans.n; i++) {
+		const struct index_span *span = &b->spans.items[i];
+
+		if (span->end_ns - span->begin_ns > b->exact_ns)
+			b->spans.items[n++] = *span;
+		else
+			TRY(leave_out(b, span));
+	}
 	b->spans.n = n;
+	numbers_part(&b->numbers);
+	return 0;
 }
 
 static int add_span(struct index_builder *b, const struct index_span *span)
@@ -214,12 +232,12 @@ static int add_span(struct index_builder *b, const struct index_span *span)
 	if (span->end_ns > b->latest_ns && span->end_ns != UINT64_MAX)
 		b->latest_ns = span->end_ns;
 	if (span->end_ns - span->begin_ns <= b->exact_ns)
-		return 0;
+		return leave_out(b, span);
 	/* Nothing is longer than a half of all numbers. */
 	while (b->spans.n == MAX_SPANS && b->exact_ns < UINT64_MAX / 8)
-		index_builder_widen_exact(b);
+		TRY(index_builder_widen_exact(b));
 	if (b->spans.n == MAX_SPANS || span->end_ns - span->begin_ns <= b->exact_ns)
-		return 0;
+		return leave_out(b, span);
 	if (!GROW(b->spans.items, b->spans.n, b->spans.cap))
 		return -ENOMEM;
 	b->spans.items[b->spans.n++] = *span;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "index/index.h"
+#include "index/numbers.h"
 #include "index/series.h"
 
 struct building_lane {
@@ -30,6 +31,7 @@ struct index_builder {
 	struct building_lane **by_thread, **by_kind;
 	uint32_t by_thread_cap, by_kind_cap;
 	struct span_list spans, samples;
+	struct numbers numbers; /* of tasks that are no spans */
 	uint64_t exact_ns;
 	uint64_t n_samples, sample_every;
 	unsigned heat_width_log2, n_heats;
@@ -41,7 +43,7 @@ struct index_builder {
 	uint64_t latest_ns;
 };
 
-/* Fewer slices count as long: those above twice the length. */
-void index_builder_widen_exact(struct index_builder *b);
+/* Fewer slices count as long: those above twice the length. 0 or -ENOMEM. */
+int index_builder_widen_exact(struct index_builder *b);
 /* Heat maps of twice as wide cells. */
 void index_builder_widen_heat(struct index_builder *b);

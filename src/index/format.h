@@ -3,7 +3,7 @@
  * The index file, docs/view.md: what an answer about any part of a trace needs, in pieces that can be
  * read alone. All integers are little-endian. Each piece has a checksum where it is named.
  *
- *     header │ lanes │ series │ their directories and blocks │ heat maps │ spans │ samples │ chunks │ kinds │ report
+ *     header │ lanes │ series │ their directories and blocks │ heat maps │ spans │ samples │ chunks │ kinds │ numbers │ named │ report
  *
  * It is made anew whenever it does not fit the trace or the version, so nothing of it is kept compatible.
  */
@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #define INDEX_MAGIC "\x89PLI\r\n\x1a\n"
-#define INDEX_VERSION 2u
+#define INDEX_VERSION 3u
 
 /* Of the header: there are so many chunks of events that not all are listed. */
 #define INDEX_NO_CHUNKS 1u
@@ -39,12 +39,13 @@ struct index_header {
 	uint32_t width_log2, n_levels;
 	uint64_t n_cells;
 	uint32_t heat_width_log2, flags;
-	struct index_piece lanes, series, heat, spans, samples, chunks, kinds, report;
+	struct index_piece lanes, series, heat, spans, samples, chunks, kinds, numbers, named,
+		report;
 	uint32_t reserved;
 	uint32_t checksum; /* of all before */
 };
-_Static_assert(sizeof(struct index_header) == 304, "index_header");
-_Static_assert(offsetof(struct index_header, checksum) == 300, "index_header.checksum");
+_Static_assert(sizeof(struct index_header) == 352, "index_header");
+_Static_assert(offsetof(struct index_header, checksum) == 348, "index_header.checksum");
 
 /* One series: of a lane, in all levels. */
 struct index_series {
@@ -70,6 +71,8 @@ struct index_heat {
 _Static_assert(sizeof(struct index_heat) == 32, "index_heat");
 
 /* kinds: a byte for each kind of the trace, 1: it is used.
+ *
+ * numbers and named: see numbers.h.
  *
  * Spans, samples and chunks are sorted by begin and come in groups; their piece is the list of groups. */
 #define INDEX_GROUP 1024u

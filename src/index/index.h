@@ -96,7 +96,7 @@ struct index_span {
 	uint64_t
 		since_ns; /* a poll: when it became ready, 0: not known; a sample: its weight; a task:
 			      * the parent's name */
-	uint64_t blocked_ns; /* a poll: in calls */
+	uint64_t blocked_ns; /* a poll: in calls; a task: the number by which people know it */
 	uint8_t type;	     /* enum span_type */
 	uint8_t outcome;     /* a poll, a task: enum trace_outcome; a sample: enum trace_sample */
 	uint8_t flags;	     /* enum span_flags */
@@ -104,6 +104,13 @@ struct index_span {
 	uint32_t n;	     /* a task: polls */
 };
 _Static_assert(sizeof(struct index_span) == 64, "index_span");
+
+/* A task that is named by its address and too short for a span, by the number by which people know it. */
+struct index_named {
+	uint64_t number, task, begin_ns;
+	uint32_t kind, reserved;
+};
+_Static_assert(sizeof(struct index_named) == 32, "index_named");
 
 /* A chunk of events in the trace file. */
 struct index_chunk {
@@ -177,6 +184,12 @@ int index_spans(const struct index *ix, uint64_t from_ns, uint64_t to_ns,
 int index_samples(const struct index *ix, uint64_t from_ns, uint64_t to_ns,
 		  int (*take)(void *ctx, const struct index_span *span), void *ctx,
 		  struct error *err);
+/* Where a task of a number may be that is too short for a span: each one that is named by its address, to `named`; each
+ * stretch of time in which there may be one that is not, to `stretch`. A negative return ends it and comes out. */
+int index_find_number(const struct index *ix, uint64_t number,
+		      int (*named)(void *ctx, const struct index_named *task),
+		      int (*stretch)(void *ctx, uint64_t from_ns, uint64_t to_ns), void *ctx,
+		      struct error *err);
 /* Chunks with events of these times, in the order of the file, as far as up to max_events are in
  * them (free). -E2BIG: there are more. */
 int index_chunks(const struct index *ix, uint64_t from_ns, uint64_t to_ns, uint64_t max_events,

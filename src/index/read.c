@@ -12,6 +12,7 @@
 #include "base/search.h"
 #include "base/vec.h"
 #include "index/format.h"
+#include "index/numbers.h"
 #include "trace/crc32c.h"
 
 #include <errno.h>
@@ -25,6 +26,7 @@
 #define MAX_SERIES 65536u
 #define MAX_GROUPS 65536u
 #define MAX_KINDS (1u << 24)
+#define MAX_NUMBERS (1u << 20)
 #define MAX_REPORT ((uint64_t)64 << 20)
 
 struct index {
@@ -488,6 +490,28 @@ int index_chunks(const struct index *ix, uint64_t from_ns, uint64_t to_ns, uint6
 	}
 	*ret_offsets = t.offsets;
 	*ret_n = t.n;
+	return 0;
+}
+
+int index_find_number(const struct index *ix, uint64_t number,
+		      int (*named)(void *ctx, const struct index_named *task),
+		      int (*stretch)(void *ctx, uint64_t from_ns, uint64_t to_ns), void *ctx,
+		      struct error *err)
+{
+	_cleanup_free_ struct index_numbers *blocks = NULL;
+	_cleanup_free_ struct index_named *tasks = NULL;
+	int code = read_piece(ix, &ix->h.numbers, sizeof(*blocks), MAX_NUMBERS, &blocks);
+
+	if (code == 0)
+		code = read_piece(ix, &ix->h.named, sizeof(*tasks), MAX_NUMBERS, &tasks);
+	if (code < 0)
+		return error_sys(err, code, "cannot read the index");
+	for (uint32_t i = 0; i < ix->h.named.n; i++)
+		if (tasks[i].number == number)
+			TRY(named(ctx, &tasks[i]));
+	for (uint32_t i = 0; i < ix->h.numbers.n; i++)
+		if (blocks[i].first <= number && number <= blocks[i].last)
+			TRY(stretch(ctx, blocks[i].begin_ns, blocks[i].end_ns));
 	return 0;
 }
 

@@ -100,6 +100,7 @@ void index_span_of_task(const struct tl_task *task, struct index_span *ret)
 		.flags = (task->end_ns ? 0 : SPAN_OPEN) | (task->spawn_seen ? SPAN_SPAWN_SEEN : 0),
 		.n = task->n_polls < UINT32_MAX ? (uint32_t)task->n_polls : UINT32_MAX,
 		.since_ns = task->parent_number,
+		.blocked_ns = task->number,
 		.what = task->parent,
 	};
 }

@@ -256,6 +256,11 @@ static int put_all(struct index_builder *b, struct writer *w, struct index_heade
 	TRY(put_groups(w, b->samples.items, sizeof(*b->samples.items), b->samples.n, &h->samples));
 	TRY(put_groups(w, b->chunks, sizeof(*b->chunks), b->n_chunks, &h->chunks));
 	TRY(put_kinds(b, w, &h->kinds));
+	numbers_sort(&b->numbers);
+	TRY(put_piece(w, b->numbers.blocks, sizeof(*b->numbers.blocks), b->numbers.n_blocks,
+		      &h->numbers));
+	TRY(put_piece(w, b->numbers.named, sizeof(*b->numbers.named), b->numbers.n_named,
+		      &h->named));
 	TRY(put_piece(w, report->data, 1, report->len, &h->report));
 	h->checksum = plx_crc32c(h, offsetof(struct index_header, checksum));
 	if (fflush(w->file) || fseek(w->file, 0, SEEK_SET) < 0)
@@ -275,13 +280,14 @@ static int fit(struct index_builder *b, uint64_t end_ns, uint64_t n_events)
 }
 
 /* Slices count as long only where reading those of a window from the trace would read too much. */
-static void choose_exact(struct index_builder *b, uint64_t end_ns, uint64_t n_events)
+static int choose_exact(struct index_builder *b, uint64_t end_ns, uint64_t n_events)
 {
 	uint64_t span = end_ns - b->set.base_ns;
 	double wide = n_events ? (double)span * MARGIN_EVENTS / (double)n_events : 0;
 
 	while (b->spans.n > FEW_SPANS && (double)b->exact_ns * 2 * MARGINS < wide)
-		index_builder_widen_exact(b);
+		TRY(index_builder_widen_exact(b));
+	return 0;
 }
 
 int index_builder_write(struct index_builder *b, int fd, const struct index_trace *trace,
@@ -317,7 +323,8 @@ int index_builder_write(struct index_builder *b, int fd, const struct index_trac
 			close(copy);
 	} else {
 		code = fit(b, h.end_ns, h.n_events);
-		choose_exact(b, h.end_ns, h.n_events);
+		if (code == 0)
+			code = choose_exact(b, h.end_ns, h.n_events);
 		while ((h.end_ns - h.base_ns) >> b->heat_width_log2 >= INDEX_HEAT_CELLS)
 			index_builder_widen_heat(b);
 		h.exact_ns = b->exact_ns;

@@ -782,17 +782,6 @@ static int number_stacks(struct page_data *d, struct stack_numbers *s)
 	return 0;
 }
 
-static void write_frame(const struct trace_frame *f, struct json *j)
-{
-	json_object(j, NULL);
-	json_string(j, "function", f ? f->function : "");
-	json_string(j, "file", f ? f->file : "");
-	json_u64(j, "line", f ? f->line : 0);
-	json_string(j, "object", f ? f->object : "");
-	json_bool(j, "own", f && trace_frame_is_own(f, NULL));
-	json_end_object(j);
-}
-
 /* "stacks": pairs of the caller's number and the frame's index; "frames". */
 static int write_stacks(const struct page_data *d, const struct stack_numbers *s, struct json *j)
 {
@@ -822,7 +811,7 @@ static int write_stacks(const struct page_data *d, const struct stack_numbers *s
 	json_end_array(j);
 	json_array(j, "frames");
 	for (size_t i = 0; i < n_used; i++)
-		write_frame(trace_reader_frame(d->reader, used[i]), j);
+		page_frame_json(trace_reader_frame(d->reader, used[i]), j);
 	json_end_array(j);
 	free(used);
 	map_done(&frames);
@@ -931,4 +920,21 @@ void page_data_free(struct page_data *d)
 	map_done(&d->resources);
 	free(d->resource);
 	free(d);
+}
+
+/* ---- frames ---- */
+
+void page_frame_json(const struct trace_frame *f, struct json *j)
+{
+	struct buf name = BUF_INIT;
+
+	trace_frame_name(&name, f);
+	json_object(j, NULL);
+	json_string(j, "function", name.data ? name.data : "");
+	json_string(j, "file", f ? f->file : "");
+	json_u64(j, "line", f ? f->line : 0);
+	json_string(j, "object", f ? f->object : "");
+	json_bool(j, "own", f && trace_frame_is_own(f, NULL));
+	json_end_object(j);
+	buf_done(&name);
 }

@@ -35,3 +35,6 @@ bool page_data_shrink(struct page_data *d);
 /* After the replay. Adds the columns to *columns, and to the JSON object that is open the members
  * "tables", "cells", "places", "resources", "stacks" and "frames". 0 or -ENOMEM. */
 int page_data_write(struct page_data *d, struct buf *columns, struct json *j);
+
+/* What the page has of a frame, an object in an array; NULL: it is not known. */
+void page_frame_json(const struct trace_frame *f, struct json *j);

@@ -4,6 +4,8 @@
 
 #include "base/text.h"
 
+#include <inttypes.h>
+
 #define LOOK_UP(table, i)                                                                          \
 	((i) < sizeof(table) / sizeof((table)[0]) && (table)[i] ? (table)[i] : "?")
 
@@ -187,6 +189,16 @@ const char *trace_role_name(unsigned role)
 		[TR_ROOT] = "root", [TR_FUTURE] = "future",
 	};
 	return LOOK_UP(names, role);
+}
+
+void trace_frame_name(struct buf *out, const struct trace_frame *f)
+{
+	if (!f)
+		buf_str(out, "?");
+	else if (f->function && *f->function)
+		buf_str(out, f->function);
+	else
+		buf_printf(out, "0x%" PRIx64 " %s", f->addr, f->object ? f->object : "");
 }
 
 void trace_place_text(struct buf *out, const struct trace_place *p)

@@ -323,6 +323,9 @@ struct trace_frame {
 	const char *file;     /* "" if unknown */
 };
 
+/* "app::serve", or where its code is. */
+void trace_frame_name(struct buf *out, const struct trace_frame *f);
+
 /* Frames of a stack that readers look at: one from a stranger's file may have millions. */
 #define TRACE_STACK_FRAMES 1024u
 

@@ -11,7 +11,6 @@
 #include "view/common.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,6 +120,10 @@ static int64_t place_node(struct flame *f, uint32_t family, uint64_t place)
 		if (at > 0)
 			node_at(f, (uint32_t)at)->place = chain[n];
 	}
+	const struct trace_place *p =
+		at == family ? NULL : trace_reader_place(f->v->tables, (uint32_t)place - 1);
+	if (at >= 0 && p && p->awaits && *p->awaits)
+		at = child(f, (uint32_t)at, hash_string(0, p->awaits), strdup(p->awaits));
 	return at == family ? child(f, family, 0, strdup("unknown")) : at;
 }
 
@@ -135,6 +138,9 @@ static int sum_window(const struct flame *f, uint32_t series, uint64_t *ret, str
 		return error_set(err, -ENOMEM, "out of memory");
 	index_facts(f->v->index, &facts);
 	uint64_t from = f->window.from_ns - facts.base_ns, to = f->window.to_ns - facts.base_ns;
+	/* What lasts until the trace's end is not cut there. */
+	if (to == facts.end_ns - facts.base_ns)
+		to++;
 	while (level + 1 < facts.n_levels &&
 	       ((to - 1) >> (facts.width_log2 + level)) - (from >> (facts.width_log2 + level)) >=
 		       CELLS)
@@ -188,12 +194,7 @@ static char *frame_name(const struct trace_frame *frame)
 {
 	struct buf b = BUF_INIT;
 
-	if (frame && frame->function && *frame->function)
-		buf_str(&b, frame->function);
-	else if (frame)
-		buf_printf(&b, "%s+0x%" PRIx64, frame->object ? frame->object : "", frame->addr);
-	else
-		buf_str(&b, "unknown");
+	trace_frame_name(&b, frame);
 	return buf_steal(&b);
 }
 

@@ -2,6 +2,7 @@
 /* One poll: what happened in it, who woke its task, whom it woke. */
 #include "base/cleanup.h"
 #include "base/vec.h"
+#include "report/page_data.h"
 #include "view/answer.h"
 #include "view/slices.h"
 
@@ -258,14 +259,8 @@ static void write_frames(const struct trace_reader *r, uint64_t stack, struct js
 		const struct trace_stack *s = trace_reader_stack(r, (uint32_t)stack - 1);
 		const struct trace_frame *f = s ? trace_reader_frame(r, s->frame) : NULL;
 
-		if (f) {
-			json_object(j, NULL);
-			json_string(j, "function", f->function);
-			json_string(j, "file", f->file);
-			json_u64(j, "line", f->line);
-			json_string(j, "object", f->object);
-			json_end_object(j);
-		}
+		if (f)
+			page_frame_json(f, j);
 		stack = s ? s->parent : 0;
 	}
 	json_end_array(j);

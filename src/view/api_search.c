@@ -4,14 +4,23 @@
 #include "base/vec.h"
 #include "index/series.h"
 #include "view/answer.h"
-#include "view/common.h"
+#include "view/slices.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define MAX_HITS 1000u
 #define CELLS 4096u
+/* Tasks of one number, of several processes; parts of the trace that are read for them. */
+#define MAX_FOUND 8u
+#define MAX_WINDOWS 48u
+
+struct found_task {
+	uint32_t kind;
+	uint64_t task, begin_ns;
+};
 
 struct search {
 	const struct view_source *v;
@@ -22,6 +31,10 @@ struct search {
 	uint64_t max, n;
 	bool more;
 	struct json j;
+	struct found_task found[MAX_FOUND];
+	unsigned n_found, n_windows;
+	bool given; /* the number, by a runtime, to a task that was found */
+	struct error *err;
 };
 
 static bool begin_hit(struct search *s, const char *kind, const char *text)
@@ -114,27 +127,91 @@ static int search_places(struct search *s, struct error *err)
 	return 0;
 }
 
+/* ---- tasks by number ---- */
+
+static void task_hit(struct search *s, const struct found_task *f)
+{
+	uint32_t lane = index_find_lane(s->v->index, IL_FAMILY, f->kind);
+	_cleanup_buf_ struct buf text = BUF_INIT;
+	char id[96];
+
+	buf_printf(&text, "%s %" PRIu64, kind_label(&s->labels, s->v->tables, f->kind), s->number);
+	if (buf_failed(&text) || !begin_hit(s, "task", text.data))
+		return;
+	json_string(&s->j, "task", view_task_id(id, f->kind, f->task));
+	if (lane != INDEX_OVERVIEW)
+		json_u64(&s->j, "lane", lane);
+	json_u64(&s->j, "at", f->begin_ns > s->facts.base_ns ? f->begin_ns - s->facts.base_ns : 0);
+	json_end_object(&s->j);
+}
+
 static int take_task(void *ctx, const struct index_span *span)
 {
 	struct search *s = ctx;
-	char id[96];
-	uint32_t lane;
 
-	if (span->type != SPAN_TASK || span->task != s->number)
+	/* Its number, or the address that it is named by. */
+	if (span->type != SPAN_TASK || (span->blocked_ns != s->number && span->task != s->number))
 		return 0;
-	lane = index_find_lane(s->v->index, IL_FAMILY, span->kind);
-	struct buf text = BUF_INIT;
-	buf_printf(&text, "%s %s", kind_label(&s->labels, s->v->tables, span->kind),
-		   view_task_number(id, s->v->tables, span->kind, span->task));
-	if (!buf_failed(&text) && begin_hit(s, "task", text.data)) {
-		json_string(&s->j, "task", view_task_id(id, span->kind, span->task));
-		if (lane != INDEX_OVERVIEW)
-			json_u64(&s->j, "lane", lane);
-		json_u64(&s->j, "at",
-			 span->begin_ns > s->facts.base_ns ? span->begin_ns - s->facts.base_ns : 0);
-		json_end_object(&s->j);
+	s->given = s->given || span->blocked_ns == span->task;
+	task_hit(s, &(struct found_task){span->kind, span->task, span->begin_ns});
+	return 0;
+}
+
+static int take_named(void *ctx, const struct index_named *task)
+{
+	task_hit(ctx, &(struct found_task){task->kind, task->task, task->begin_ns});
+	return 0;
+}
+
+/* A slice of a short task: where it is first. */
+static int take_slice(void *ctx, const struct index_span *span)
+{
+	struct search *s = ctx;
+	const struct trace_kind *k = trace_reader_kind(s->v->tables, span->kind);
+
+	if (!k || k->address_named || span->task != s->number || span->type > SPAN_READY)
+		return 0;
+	for (unsigned i = 0; i < s->n_found; i++)
+		if (s->found[i].kind == span->kind) {
+			if (span->begin_ns < s->found[i].begin_ns)
+				s->found[i].begin_ns = span->begin_ns;
+			return 0;
+		}
+	if (s->n_found < MAX_FOUND)
+		s->found[s->n_found++] =
+			(struct found_task){span->kind, span->task, span->begin_ns};
+	return 0;
+}
+
+/* Reads the stretch, in parts where it has many events. */
+static int take_stretch(void *ctx, uint64_t from_ns, uint64_t to_ns)
+{
+	struct search *s = ctx;
+	struct window w = {.from_ns = from_ns, .to_ns = to_ns + 1, .slice = take_slice, .ctx = s};
+	uint64_t half = (to_ns - from_ns) / 2;
+
+	/* A runtime gives a number once. */
+	if (s->given)
+		return 0;
+	if (s->n_windows == MAX_WINDOWS) {
+		s->more = true;
+		return 0;
 	}
-	buf_done(&text);
+	s->n_windows++;
+	TRY(slice_read(s->v, &w, s->err));
+	if (w.exact || !half)
+		return 0;
+	TRY(take_stretch(ctx, from_ns, from_ns + half));
+	return take_stretch(ctx, from_ns + half + 1, to_ns);
+}
+
+static int search_tasks(struct search *s, struct error *err)
+{
+	s->err = err;
+	TRY(index_spans(s->v->index, 0, UINT64_MAX, take_task, s, err));
+	TRY(index_find_number(s->v->index, s->number, take_named, take_stretch, s, err));
+	for (unsigned i = 0; i < s->n_found; i++)
+		task_hit(s, &s->found[i]);
 	return 0;
 }
 
@@ -161,7 +238,7 @@ int answer_search(const struct view_source *v, const struct request *q, struct b
 	json_array(&s.j, "hits");
 	search_lanes(&s);
 	if (s.number != UINT64_MAX)
-		TRY(index_spans(v->index, 0, UINT64_MAX, take_task, &s, err));
+		TRY(search_tasks(&s, err));
 	TRY(search_places(&s, err));
 	json_end_array(&s.j);
 	json_bool(&s.j, "more", s.more);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """pollux view: what its server answers, and what it refuses."""
 import contextlib
+import csv
 import http.client
 import json
 import os
@@ -445,6 +446,27 @@ def test_search_finds_parts_of_names(requests):
     assert any(hit["kind"] == "place" and hit["place"] == place["place"] for hit in hits)
     assert requests.json("api/search?q=there+is+no+such+name") == {"hits": [], "more": False}
     assert requests.json("api/search?max=1&q=a")["more"]
+
+
+def test_search_finds_a_task_by_its_number(server, pollux, folder):
+    """Also one that is shorter than what the index has of its own, of a runtime that numbers tasks or one that does not."""
+    exact = server.json("api/trace")["index"]["exact_ns"]
+    table = subprocess.run([pollux, "export", "-f", "csv", "--table", "tasks", "-o", "-", folder / "small.plx"], capture_output=True, text=True,
+                           check=True).stdout
+    short = {False: 0, True: 0}
+    for row in csv.DictReader(table.splitlines()):
+        if row["role"] == "worker" or int(row["task"]) < 0:  # a spawn whose task was never seen
+            continue
+        begin, end, by_address = int(row["spawn_ns"]), int(row["end_ns"]), int(row["id"]) > 1 << 40
+        hits = [hit for hit in server.json(f"api/search?q={row['task']}")["hits"] if hit["kind"] == "task"]
+        # One runtime's number may be another's.
+        hit, = [hit for hit in hits if hit["task"] == f"{row['kind']}.{row['id']}"]
+        assert begin <= hit["at"] <= max(end, begin) and hit["text"] == f"{row['family']} {row['task']}"
+        life = server.json(f"api/task?id={hit['task']}&at={hit['at']}")
+        assert life["polls"] == int(row["polls"]) or life["role"] == "root"
+        short[by_address] += end >= 0 and end - begin <= exact
+    assert short[False] > 3 and short[True] > 3
+    assert not [hit for hit in server.json("api/search?q=987654321")["hits"] if hit["kind"] == "task"]
 
 
 @pytest.mark.parametrize("path, status", [

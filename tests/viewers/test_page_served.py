@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """The page in Chromium, served by pollux view: the server's answers in place of the data in the page."""
 import json
+import pathlib
 import shutil
 import subprocess
 import time
@@ -106,6 +107,24 @@ def test_same_cells(page, html, trace):
             continue  # a worker's loop has no polls of a known length
         for ours, theirs in zip(numbers, served[lane]):
             assert theirs == pytest.approx(ours, abs=2), lane
+
+
+@pytest.mark.parametrize("sample", ["synth", "inside"])
+def test_same_flame_graphs(pollux, html, trace, sample, tmp_path):
+    """Of waiting and of the CPU, by the server and by the page with its data inside: the same names and times."""
+    name = trace if sample == "synth" else shutil.copy(ROOT / f"tests/traces/good/{sample}.plx", tmp_path)
+    tree = """(async kind => {
+        const plain = n => [n.name ?? "", n.value, (n.children ?? []).map(plain).sort((a, b) => a[0] < b[0] ? -1 : 1)];
+        return plain(await pollux.data.flame({ kind, from: 0, to: pollux.trace.span_ns }))[2];
+    })"""
+    with browser.Page(1280, 800) as theirs, browser.Page(1280, 800) as ours, Served(pollux, name) as served:
+        open_served(theirs, served)
+        ours.open(f"file://{html(pathlib.Path(name))}")
+        ours.wait_for("document.getElementById('app')?.dataset.ready === 'yes'")
+        for kind in ("waiting", "cpu"):
+            told = theirs.eval(f"{tree}('{kind}')")
+            assert ours.eval(f"{tree}('{kind}')") == told
+            assert told or kind == "cpu"
 
 
 def test_polls_and_tasks(page, report, trace):
