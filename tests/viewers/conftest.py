@@ -47,15 +47,14 @@ def pollux():
 
 @pytest.fixture(scope="session")
 def synth(pollux, tmp_path_factory):
-    """synth(milliseconds, connections per second, prefix of all names, whether each kind has one like it that is not
-    used): the path of a trace."""
+    """synth(milliseconds, connections per second, prefix of all names, "twins" or "lock"): the path of a trace."""
     tool = pollux.parents[2] / "tests/viewers/synth"
     folder = tmp_path_factory.mktemp("synth")
 
-    def make(ms=60, per_second=1500, prefix="", twins=False):
-        path = folder / f"{ms}-{per_second}{'-named' if prefix else ''}{'-twins' if twins else ''}.plx"
+    def make(ms=60, per_second=1500, prefix="", mode=""):
+        path = folder / f"{ms}-{per_second}{'-named' if prefix else ''}{mode}.plx"
         if not path.exists():
-            subprocess.run([tool, path, str(ms), str(per_second), "4", prefix, *["twins"] * twins], check=True,
+            subprocess.run([tool, path, str(ms), str(per_second), "4", prefix, mode], check=True,
                            stdout=subprocess.DEVNULL)
         return path
 

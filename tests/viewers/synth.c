@@ -2,10 +2,11 @@
 /*
  * Makes a trace of an imagined server, for tests of what reads traces when no real one is at hand:
  *
- *     synth OUT.plx [MILLISECONDS [CONNECTIONS_PER_SECOND [WORKERS [PREFIX [twins]]]]]
+ *     synth OUT.plx [MILLISECONDS [CONNECTIONS_PER_SECOND [WORKERS [PREFIX [twins|lock]]]]]
  *
  * PREFIX begins every name in it. Of 0 milliseconds it has one event. With "twins" the program has each kind
- * of task a second time, for a scheduler that no task uses.
+ * of task a second time, for a scheduler that no task uses. With "lock" one task holds a lock for 80 ms, for
+ * which others wait.
  * A small simulation, not a list of random events: workers take tasks from one run queue, park when
  * it is empty and are unparked by wakes; an accept loop spawns a task per connection; connections
  * wait for the I/O driver, send to a logger through a channel, some read a file on the blocking
@@ -279,6 +280,53 @@ static void simulate(uint64_t begin, uint64_t end)
 	}
 }
 
+static uint64_t place(const char *function, uint32_t line, const char *awaits)
+{
+	struct trace_place p = {
+		.function = function, .file = "src/log.rs", .line = line, .awaits = awaits};
+	uint32_t index;
+
+	check(trace_writer_place(writer, &p, &index));
+	return index + 1;
+}
+
+/* A poll of 20 us, of whichever task; in it `woken` is. */
+static void poll_at(struct worker *w, struct task *t, uint64_t pending, struct task *woken)
+{
+	w->now += 2 * US;
+	t->scheduled = false;
+	emit(w->thread, w->now, TE_POLL_BEGIN, 0, kinds[t->kind], t->id, 0);
+	w->now += 10 * US;
+	if (woken)
+		wake(w, woken);
+	w->now += 10 * US;
+	emit(w->thread, w->now, TE_POLL_END, pending ? TO_PENDING : TO_READY, kinds[t->kind], t->id,
+	     pending);
+	t->last_ns = w->now;
+	made.polls++;
+}
+
+/* The writer of the log sleeps while it holds a lock; connections wait for that, and go on one after the
+ * other. */
+static void hold_lock(void)
+{
+	uint64_t sleeps = place("shop::log::writer", 31, "tokio::time::sleep::Sleep");
+	uint64_t locks = place("shop::log::append", 12, "tokio::sync::mutex::Mutex<T>::lock");
+	struct worker *w = &workers[0];
+	struct task *waits[6];
+
+	poll_at(w, logger, sleeps, NULL);
+	for (unsigned i = 0; i < 6; i++) {
+		waits[i] = spawn(w, K_CONN, 1);
+		poll_at(w, waits[i], locks, NULL);
+	}
+	w->now += 80 * MS;
+	wake(w, logger);
+	poll_at(w, logger, sleeps, waits[0]);
+	for (unsigned i = 0; i < 6; i++)
+		poll_at(w, waits[i], 0, i < 5 ? waits[i + 1] : NULL);
+}
+
 static void describe(void)
 {
 	static const struct {
@@ -354,7 +402,7 @@ int main(int argc, char **argv)
 	if (argc < 2 || !per_second || !n_workers || n_workers > MAX_WORKERS) {
 		fprintf(stderr,
 			"usage: synth OUT.plx [MILLISECONDS [CONNECTIONS_PER_SECOND [WORKERS "
-			"[PREFIX [twins]]]]]\n");
+			"[PREFIX [twins|lock]]]]]\n");
 		return 2;
 	}
 	if (trace_writer_open(argv[1], &writer, &err) < 0) {
@@ -379,6 +427,10 @@ int main(int argc, char **argv)
 	next_id = n_workers + 1;
 	emit(blocking_thread, begin + 50 * US, TE_THREAD_BEGIN, 0, 0, 0, 0);
 	logger = spawn(&workers[0], K_LOGGER, 0);
+	if (argc > 6 && !strcmp(argv[6], "lock")) {
+		hold_lock();
+		return trace_writer_close(writer, &err) < 0;
+	}
 	spawn(&workers[0], K_TICKER, 0);
 	spawn(&workers[0], K_ACCEPT, (unsigned)(1000000 / per_second + 1));
 	simulate(begin, end);

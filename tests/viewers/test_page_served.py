@@ -73,7 +73,7 @@ def test_first_picture(page, html, trace, report):
 
 def test_families_are_called_as_in_the_report(pollux, report, synth):
     """Where the program has other kinds of tasks of their names, of which there was no task."""
-    trace = synth(twins=True)
+    trace = synth(mode="twins")
     families = {f["kind"]: f["name"] for f in report(trace)["families"]}
     answers = {}
     with Served(pollux, trace) as served:

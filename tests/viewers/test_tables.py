@@ -104,7 +104,7 @@ def test_all_formats_say_the_same(export, report, pollux, name, tmp_path):
 
 def test_names_are_those_of_the_report(export, report, synth):
     """Kinds that the program has and no task is of have no say in names."""
-    trace = synth(twins=True)
+    trace = synth(mode="twins")
     names = {family["kind"]: family["name"] for family in report(trace)["families"]}
     assert not [name for name in names.values() if "(" in name]
     for form, read in (("sqlite", from_sqlite), ("jsonl", from_jsonl)):
