@@ -30,7 +30,8 @@ class BrowserError(Exception):
 
 
 class Page:
-    """One page of one fresh browser. `console` and `errors` gather what the page says."""
+    """One page of one fresh browser. `console` and `errors` gather what the page says. After stand_in() it gets a page of
+    the network from here."""
 
     def __init__(self, width=1400, height=800):
         self.dir = tempfile.mkdtemp(prefix="pollux-chromium-")
@@ -78,16 +79,20 @@ class Page:
         os.close(self.from_read)
         shutil.rmtree(self.dir, ignore_errors=True)
 
-    def call(self, method, timeout=60, **params):
+    def _send(self, method, **params):
         self.last_id += 1
         message = {"id": self.last_id, "method": method, "params": params}
         if self.session:
             message["sessionId"] = self.session
         os.write(self.to_write, json.dumps(message).encode() + b"\0")
+        return self.last_id
+
+    def call(self, method, timeout=60, **params):
+        number = self._send(method, **params)
         deadline = time.monotonic() + timeout
         while True:
             answer = self._next(deadline, method)
-            if answer.get("id") == self.last_id:
+            if answer.get("id") == number:
                 if "error" in answer:
                     raise BrowserError(f"{method}: {answer['error']['message']}")
                 return answer["result"]
@@ -107,12 +112,26 @@ class Page:
         if message.get("method") == "Runtime.consoleAPICalled":
             text = " ".join(str(a.get("value", a.get("description", ""))) for a in params["args"])
             self.console.append((params["type"], text))
+        elif message.get("method") == "Fetch.requestPaused":
+            self._send("Fetch.fulfillRequest", requestId=params["requestId"], responseCode=200,
+                       responseHeaders=[{"name": "Content-Type", "value": "text/html"}],
+                       body=base64.b64encode(self.stand_ins.encode()).decode())
         elif message.get("method") == "Runtime.exceptionThrown":
             details = params["exceptionDetails"]
             self.errors.append(details.get("exception", {}).get("description", details["text"]))
         elif message.get("method") == "Log.entryAdded" and params["entry"]["level"] == "error":
             self.errors.append(params["entry"]["text"] + " " + params["entry"].get("url", ""))
         return message
+
+    def stand_in(self, origin, html):
+        """All that is asked of an origin is answered with this page, without the network; and it may ask this machine."""
+        self.stand_ins = html
+        for name in ("loopback-network", "local-network-access"):  # what a user is asked for, by the browser's version
+            try:
+                self.call("Browser.setPermission", permission={"name": name}, setting="granted", origin=origin)
+            except BrowserError:
+                pass
+        self.call("Fetch.enable", patterns=[{"urlPattern": f"{origin}/*"}])
 
     def open(self, url):
         self.call("Page.navigate", url=url)
