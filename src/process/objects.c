@@ -23,6 +23,7 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
@@ -107,6 +108,46 @@ static bool ours(int rc)
 	return rc == -ENOMEM || rc == -EMFILE || rc == -ENFILE;
 }
 
+/*
+ * A path of the program's, in its root, as an O_PATH descriptor: no link leads out of it. Linux before 5.6 has
+ * no call for that, and old filters of containers answer EPERM to it; then no link is followed at all,
+ * for the kernel names a mapped file without one.
+ */
+static int open_in_root(int root, const char *path)
+{
+	struct open_how how = {.flags = O_PATH | O_CLOEXEC,
+			       .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
+	int at = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
+
+	if (at >= 0 || (errno != ENOSYS && errno != EPERM))
+		return at < 0 ? -errno : at;
+	at = openat(root, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	while (at >= 0) {
+		char name[NAME_MAX + 1];
+		size_t n;
+
+		path += strspn(path, "/");
+		n = strcspn(path, "/");
+		if (n == 0)
+			return at;
+		if (n >= sizeof(name) || (n == 2 && path[0] == '.' && path[1] == '.')) {
+			close(at);
+			return -ENAMETOOLONG;
+		}
+		memcpy(name, path, n);
+		name[n] = '\0';
+		path += n;
+		int next = openat(at, name,
+				  O_PATH | O_NOFOLLOW | O_CLOEXEC | (*path ? O_DIRECTORY : 0));
+		int rc = next < 0 ? -errno : 0;
+		close(at);
+		if (rc < 0)
+			return rc;
+		at = next;
+	}
+	return -errno;
+}
+
 /* *ret_certain: by what is mapped, not by its path. */
 static int open_mapped(const struct process *p, const struct process_map *m, bool *ret_certain)
 {
@@ -123,10 +164,8 @@ static int open_mapped(const struct process *p, const struct process_map *m, boo
 	_cleanup_close_ int root = openat(p->proc_fd, "root", O_PATH | O_CLOEXEC);
 	if (root < 0)
 		return -errno;
-	struct open_how how = {.flags = O_PATH | O_CLOEXEC,
-			       .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
-	_cleanup_close_ int at = (int)syscall(SYS_openat2, root, m->path, &how, sizeof(how));
-	return at < 0 ? -errno : file_reopen(at, m->path, 0, NULL);
+	_cleanup_close_ int at = open_in_root(root, m->path);
+	return at < 0 ? at : file_reopen(at, m->path, 0, NULL);
 }
 
 static bool has_inode(const struct stat *st, const struct process_map *m)

@@ -20,6 +20,19 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* From first to last. Linux before 5.9 has no call for that. */
+static void close_all(unsigned first, unsigned last)
+{
+	if (close_range(first, last, 0) == 0)
+		return;
+	if (last == ~0u) {
+		closefrom((int)first);
+		return;
+	}
+	for (unsigned fd = first; fd <= last; fd++)
+		close((int)fd);
+}
+
 void worker_keep_only(int *fds, size_t n)
 {
 	/* In order, so that gaps between them are closed. */
@@ -36,10 +49,10 @@ void worker_keep_only(int *fds, size_t n)
 		if (fds[i] < (int)next)
 			continue;
 		if ((unsigned)fds[i] > next)
-			close_range(next, (unsigned)fds[i] - 1, 0);
+			close_all(next, (unsigned)fds[i] - 1);
 		next = (unsigned)fds[i] + 1;
 	}
-	close_range(next, ~0u, 0);
+	close_all(next, ~0u);
 }
 
 /* Bytes of address space that it has now: a sanitizer's are many. */

@@ -12,26 +12,31 @@ import driver
 LEFT = ["trace.plx", "trace.plx.index"]
 
 
-def works(root, program, target, folder="/"):
-    """record, report, tree and export of a running program of tests/tree, by the executable in a root."""
+def works(root, program, target, folder="/", **options):
+    """record, report, tree, why and export of a running program of tests/tree, by the executable in a root."""
     trace = f"{folder}trace.plx"
-    tree = root.good(program, "tree", target.pid)
+
+    def good(*words):
+        return root.good(program, *words, **options)
+
+    tree = good("tree", target.pid)
     assert re.search(r"tree::own::chain\s+\.\./src/own\.rs:\d+", tree)
-    root.good(program, "record", "-p", target.pid, "-d", "1", "-o", trace)
-    assert "none lost" in root.good(program, "report", trace)
-    report = json.loads(root.good(program, "report", "--json", trace))
+    good("record", "-p", target.pid, "-d", "1", "-o", trace)
+    assert "none lost" in good("report", trace)
+    report = json.loads(good("report", "--json", trace))
     assert report["lost"] == 0
     assert report["tasks"]["pre_existing"] > 50
-    chrome = root.good(program, "export", trace, "--format", "chrome", "-o", "-")
+    chrome = good("export", trace, "--format", "chrome", "-o", "-")
     assert chrome.startswith('{"displayTimeUnit"')
-    assert "tree::own::chain" in root.good(program, "tree", trace)
-    shows(root, program, trace)
+    assert "tree::own::chain" in good("tree", trace)
+    good("why", trace)
+    shows(root, program, trace, **options)
 
 
-def shows(root, program, trace):
+def shows(root, program, trace, **options):
     """The page of `view` and its report, served from the root, as a browser outside gets them."""
     server = subprocess.Popen(root.command(program, "view", trace, "--no-open"), stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True)
+                              stderr=subprocess.PIPE, text=True, **options)
     try:
         line = server.stdout.readline()
         address = re.search(r"http://127\.0\.0\.1:\d+/\w+/", line)

@@ -93,6 +93,22 @@ def test_sys_ptrace_is_enough(image, tree_program):
     assert "CAP_SYS_PTRACE" in refused.stderr, refused.stderr
 
 
+def test_sys_ptrace_on_an_old_kernel(image, tree_program):
+    """The same on Linux 4.18, where the mapped files of a program are found by their names in its root: all of
+    them are opened."""
+    root, entry = image
+    enter = contained(root.folder, {CAP_SYS_PTRACE})
+
+    def prepare():
+        enter()
+        sandbox.shut_in(sandbox.linux_4_18())
+
+    done = driver.run(*entry, "record", "-p", tree_program.pid, "-d", "1", "-o", "/t.plx", preexec_fn=prepare)
+    assert done.returncode == 0, done.stderr
+    assert "objects" in done.stderr
+    assert "can't be opened" not in done.stderr
+
+
 def test_shared_process_namespace(image):
     """A sidecar, or `kubectl debug --target`: it shares the target's process namespace, in which the target is
     process 1, and has a root of its own."""

@@ -46,6 +46,31 @@ def shut_in(filter_program):
             raise OSError(ctypes.get_errno(), "prctl")
 
 
+# Linux 4.18 has system calls up to rseq's number.
+LAST_CALL_OF_4_18, ENOSYS, EINVAL, EIO = 334, 38, 22, 5
+JUMP_IF_GREATER, JUMP_IF_SET = 0x25, 0x45
+# Newer ways of older calls: number, argument, how it is compared, with what, the answer of 4.18. Not here: what
+# pollux chooses by the kernel's version, which a filter can't change (memfd_create: MFD_NOEXEC_SEAL).
+NEWER_THAN_4_18 = (
+    (25, 3, JUMP_IF_SET, 4, EINVAL),  # mremap: MREMAP_DONTUNMAP
+    (101, 0, EQUAL, 0x420E, EIO),  # ptrace: PTRACE_GET_SYSCALL_INFO
+    (101, 0, EQUAL, 0x420F, EIO),  # PTRACE_GET_RSEQ_CONFIGURATION
+    (157, 0, EQUAL, 0x53564D41, EINVAL),  # prctl: PR_SET_VMA
+    (28, 2, JUMP_IF_GREATER, 19, EINVAL),  # madvise: MADV_COLD and later; 100 and 101 are not used
+    (318, 2, JUMP_IF_SET, ~3 & 0xFFFFFFFF, EINVAL),  # getrandom: GRND_INSECURE
+    (247, 0, EQUAL, 3, EINVAL),  # waitid: P_PIDFD
+)
+
+
+def linux_4_18():
+    """The filter that leaves of the system calls those of Linux 4.18, and their flags."""
+    out = [(LOAD, 0, 0, 0), (JUMP_IF_GREATER, 0, 1, LAST_CALL_OF_4_18), (RETURN, 0, 0, 0x00050000 | ENOSYS)]
+    for number, argument, how, value, error in NEWER_THAN_4_18:
+        out += [(LOAD, 0, 0, 0), (EQUAL, 0, 3, number), (LOAD, 0, 0, 16 + 8 * argument), (how, 0, 1, value),
+                (RETURN, 0, 0, 0x00050000 | error)]
+    return [*out, (RETURN, 0, 0, ALLOW)]
+
+
 def under(*rules, error=False):
     """Prefix of a command."""
     words = ["error"] * error + [call + "".join(f":{k}={value}" for k, value in arguments.items()) for call, arguments in rules]
