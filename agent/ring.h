@@ -220,7 +220,7 @@ enum agent_hook_type {
 /* Which calls of it do that. AC_FUTEX's hooks, which are syscall()'s, look for them, too. */
 enum agent_confine {
 	AGENT_CONFINE_LOAD = 1, /* seccomp_load(): each */
-	AGENT_CONFINE_PRCTL,	/* prctl(PR_SET_SECCOMP, ...) */
+	AGENT_CONFINE_PRCTL,	/* prctl(PR_SET_SECCOMP, ...), or PR_SET_SYSCALL_USER_DISPATCH */
 	AGENT_CONFINE_SYSCALL,	/* syscall(SYS_seccomp, ...), syscall(SYS_prctl, ...) */
 };
 

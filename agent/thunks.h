@@ -26,6 +26,7 @@
 #define SYS_PRCTL 157
 #define SYS_SECCOMP 317
 #define PR_SET_SECCOMP 22
+#define PR_SET_SYSCALL_USER_DISPATCH 59
 #define SECCOMP_SET_MODE_FILTER 1 /* and 0, SECCOMP_SET_MODE_STRICT; the others only ask */
 /* The FUTEX_* operations that wait: WAIT, LOCK_PI, WAIT_BITSET, LOCK_PI2. */
 #define FUTEX_WAITS (1 << 0 | 1 << 6 | 1 << 9 | 1 << 13)

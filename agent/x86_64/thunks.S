@@ -464,7 +464,7 @@ FUNCTION thunk_wait
 END thunk_wait
 
 /*
- * A function that may bring a seccomp filter. From the moment before on the agent makes no more system
+ * A function that may bring a seccomp filter, or have system calls handed to the program. From the moment before on the agent makes no more system
  * calls: the thread makes its next step when it is back, and other threads that the filter is put on,
  * too, see the word before the kernel does that. Also while the agent is off: the tool may be about to
  * enable it. No register is touched but those that a call through a PLT may change.
@@ -477,6 +477,8 @@ FUNCTION thunk_confine
 	cmpw $CONFINE_PRCTL, HOOK_KIND(%rax)
 	jne 2f
 	cmpl $PR_SET_SECCOMP, %edi
+	je 2f
+	cmpl $PR_SET_SYSCALL_USER_DISPATCH, %edi
 	jne 3f
 	jmp 2f
 .Lconfine_syscall:
@@ -488,6 +490,8 @@ FUNCTION thunk_confine
 1:	cmpl $SYS_PRCTL, %edi
 	jne 3f
 	cmpl $PR_SET_SECCOMP, %esi
+	je 2f
+	cmpl $PR_SET_SYSCALL_USER_DISPATCH, %esi
 	jne 3f
 2:	movq agent_image_state(%rip), %r11
 	movl $0, STATE_MAY_CALL(%r11)

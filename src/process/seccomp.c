@@ -35,6 +35,7 @@
 
 #include "arch/arch.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/units.h"
 #include "process/threads.h"
@@ -46,6 +47,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -295,7 +297,10 @@ static bool are_ours(const struct process *p, const struct filters *theirs)
 
 /* ---- a child of pollux ---- */
 
+/* The calls take less than a ms; one may wait for ever (a filter may hand it to another program). But a
+ * child that could run only needs its turn on a busy CPU. */
 #define TRIAL_TIMEOUT NSEC_PER_SEC
+#define TRIAL_LONGEST (30 * NSEC_PER_SEC)
 #define MAX_CALLS 64u
 
 /* What an argument from memory is in the child: what an earlier call of its own gave. */
@@ -338,6 +343,33 @@ static _Noreturn void make_calls(const struct stub_call *calls, size_t n, volati
 	_exit(0);
 }
 
+static bool could_run(pid_t pid)
+{
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/%d", pid);
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	const struct process child = {.proc_fd = fd};
+
+	return fd >= 0 && strchr("RD", process_thread_state(&child, pid));
+}
+
+/* As thread_wait(); one that has not ended is killed. */
+static int wait_for_child(pid_t pid, int *ret_status)
+{
+	const uint64_t until = clock_monotonic_ns() + TRIAL_LONGEST;
+	bool ran;
+	int rc;
+
+	do {
+		rc = thread_wait(pid, TRIAL_TIMEOUT, ret_status);
+		ran = rc == -ETIMEDOUT && could_run(pid);
+	} while (ran && clock_monotonic_ns() < until);
+	if (rc == -ETIMEDOUT && kill(pid, SIGKILL) == 0)
+		waitpid(pid, ret_status, __WALL);
+	return ran ? -EBUSY : rc;
+}
+
 struct seccomp_trial seccomp_try(const struct stub_call *calls, size_t n)
 {
 	struct seccomp_trial trial = {.rc = -EAGAIN};
@@ -360,9 +392,12 @@ struct seccomp_trial seccomp_try(const struct stub_call *calls, size_t n)
 	if (pid == 0)
 		make_calls(calls, n, at);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	rc = pid < 0 ? -errno : thread_wait(pid, TRIAL_TIMEOUT, &status);
-	if (rc == -ETIMEDOUT && kill(pid, SIGKILL) == 0)
-		waitpid(pid, &status, __WALL);
+	rc = pid < 0 ? -EBUSY : wait_for_child(pid, &status);
+	/* An address of the target's may be that of something which the child needs. */
+	if (rc == 0 && WIFSIGNALED(status) && WTERMSIG(status) != SIGSYS)
+		rc = -EBUSY;
+	if (rc == -EBUSY)
+		trial.rc = rc;
 	if (rc == 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0)
 		trial.rc = 0;
 	if (rc == 0 && *at < n &&
@@ -396,6 +431,16 @@ static int unproven(const struct process *p, struct error *err)
 		"container, or %s, or take the risk with --force that the kernel kills the "
 		"program for it (SIGSYS)",
 		p->pid, advice);
+}
+
+/* The trial says nothing this time. */
+static int untried(const struct process *p, struct error *err)
+{
+	if (p->forced)
+		return 0;
+	return error_set(err, -EAGAIN,
+			 "the seccomp filters of process %d could not be tried out: try again",
+			 p->pid);
 }
 
 /* 1: all filters were read and allow it; 0: they can't be read; -EPERM. */
@@ -463,6 +508,8 @@ int seccomp_allows(const struct process *p, pid_t tid, const struct stub_call *c
 		return unproven(p, err);
 	if (trial->rc == -EPERM)
 		return forbidden(p, trial->nr, err);
+	if (trial->rc == -EBUSY)
+		return untried(p, err);
 	return trial->rc == 0 ? 0 : unproven(p, err);
 }
 

@@ -15,7 +15,8 @@
 /* How the calls went in a child of pollux, made if pollux itself is under filters: before a thread
  * is stopped for them. */
 struct seccomp_trial {
-	int rc; /* 0: it lives; -EPERM: it was killed at `nr`; others: it was not made */
+	int rc; /* 0: it lives; -EPERM: it was killed at `nr`; -EBUSY: it says nothing this time; others: it
+		 * was not made */
 	uint32_t nr;
 };
 struct seccomp_trial seccomp_try(const struct stub_call *calls, size_t n);

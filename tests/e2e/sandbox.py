@@ -84,12 +84,37 @@ LATER = """
 #include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#ifndef PR_SET_SYSCALL_USER_DISPATCH
+#define PR_SET_SYSCALL_USER_DISPATCH 59
+#endif
+
 static struct sock_filter code[] = {%s};
+
+static unsigned long libc_start, libc_bytes; /* of its code */
+
+static void find_libc(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "r");
+	char line[512];
+
+	while (maps && fgets(line, sizeof(line), maps)) {
+		unsigned long end;
+
+		if (strstr(line, "/libc.so") && sscanf(line, "%%lx-%%lx r-x", &libc_start, &end) == 2 && strstr(line, " r-x")) {
+			libc_bytes = end - libc_start;
+			break;
+		}
+	}
+	if (maps)
+		fclose(maps);
+}
 
 /* The thread that gets the signal, and no other. */
 static void shut_in_myself(int signo)
@@ -97,7 +122,16 @@ static void shut_in_myself(int signo)
 	struct sock_fprog program = {sizeof(code) / sizeof(code[0]), code};
 	long rc = prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 
-	if (signo == 35)
+	/* From now on SIGSYS for each system call that libc does not make. */
+	if (signo == 38) {
+		static char block = 1;
+		char name[300];
+
+		snprintf(name, sizeof(name), "%%s.%%d", getenv("SHUT_IN"), gettid());
+		rc |= prctl(PR_SET_SYSCALL_USER_DISPATCH, 1, libc_start, libc_bytes, &block);
+		if (!rc)
+			close(open(name, O_WRONLY | O_CREAT, 0600));
+	} else if (signo == 35)
 		rc |= prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0);
 	else if (signo == 36)
 		rc |= syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program);
@@ -127,7 +161,8 @@ __attribute__((constructor)) static void begin(void)
 {
 	pthread_t thread;
 
-	for (int signo = 35; signo <= 37 && getenv("SHUT_IN"); signo++)
+	find_libc();
+	for (int signo = 35; signo <= 38 && getenv("SHUT_IN"); signo++)
 		sigaction(signo, &(struct sigaction){.sa_handler = shut_in_myself, .sa_flags = SA_RESTART}, NULL);
 	if (getenv("SHUT_IN"))
 		pthread_create(&thread, NULL, wait_for_it, getenv("SHUT_IN"));
@@ -146,12 +181,19 @@ class Later:
         self.env = {"LD_PRELOAD": str(self.library), "SHUT_IN": str(self.path)}
 
     def shut_in_each(self, pid, by):
-        """Each thread but the main one, by "prctl", "syscall" or "itself" (no function of libc's)."""
+        """Each thread but the main one, by "prctl", "syscall" or "itself" (no function of libc's); or "dispatch": it has its
+        system calls handed to the program."""
         libc, deadline = ctypes.CDLL(None, use_errno=True), time.monotonic() + 30
         tids = [int(tid) for tid in os.listdir(f"/proc/{pid}/task") if int(tid) != pid]
         for tid in tids:
-            assert libc.tgkill(pid, tid, 35 + ("prctl", "syscall", "itself").index(by)) == 0
-        while not all("\nSeccomp:\t2\n" in Path(f"/proc/{pid}/task/{tid}/status").read_text() for tid in tids):
+            assert libc.tgkill(pid, tid, 35 + ("prctl", "syscall", "itself", "dispatch").index(by)) == 0
+
+        def is_in(tid):
+            if by == "dispatch":
+                return Path(f"{self.path}.{tid}").exists()
+            return "\nSeccomp:\t2\n" in Path(f"/proc/{pid}/task/{tid}/status").read_text()
+
+        while not all(is_in(tid) for tid in tids):
             assert time.monotonic() < deadline, "they were not shut in"
             time.sleep(0.002)
         return len(tids)

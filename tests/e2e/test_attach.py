@@ -114,9 +114,10 @@ def test_filter_comes_later(pollux, suite, tmp_path, mode):
     assert driver.report(pollux, tmp_path / "trace.plx")["events"] > 10000
 
 
-@pytest.mark.parametrize("by", ["prctl", "syscall"])
+@pytest.mark.parametrize("by", ["prctl", "syscall", "dispatch"])
 def test_threads_shut_themselves_in(pollux, suite, tmp_path, by):
-    """Each for itself, in the middle of its work: from the call on that brings the filter nothing is asked."""
+    """Each for itself, in the middle of its work: from the call on that brings the filter, or syscall user dispatch, nothing
+    is asked."""
     later = sandbox.Later(tmp_path, WAKE, ASK)
     for _ in range(2):
         with driver.Target(suite(), "steady", env=later.env) as target:

@@ -221,7 +221,7 @@ static void test_calls_that_confine(void **state)
 	for (uint32_t live = 2; live--;) {
 		area.live->enabled = live;
 		for (long option = 0; option < 80; option++)
-			assert_int_equal(confines(prctl_hook, option, 2, 3), option == 22);
+			assert_int_equal(confines(prctl_hook, option, 2, 3), option == 22 || option == 59);
 		assert_true(confines(load_hook, 0x1234, 0, 0));
 		for (int i = 0; i < 2; i++) {
 			const struct agent_hook *h = syscall_hooks[i];
@@ -230,6 +230,7 @@ static void test_calls_that_confine(void **state)
 			assert_true(confines(h, SYS_seccomp, 1, 1));
 			assert_false(confines(h, SYS_seccomp, 2, 0)); /* it only asks */
 			assert_true(confines(h, SYS_prctl, 22, 2));
+			assert_true(confines(h, SYS_prctl, 59, 1));
 			assert_false(confines(h, SYS_prctl, 38, 1));
 			assert_false(confines(h, SYS_getpid, 22, 22));
 		}

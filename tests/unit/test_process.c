@@ -1261,6 +1261,57 @@ static void add_filter(bool deny)
 		_exit(1);
 }
 
+#define TRIED 60u
+#define LONG_MS 1300 /* longer than a child may wait in a call */
+
+static int64_t ms_now(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000ll + now.tv_nsec / 1000000;
+}
+
+/* What a trial of calls gives that use the CPU for as long, or that wait. */
+static int try_for_long(bool waits)
+{
+	static uint8_t random[64 << 20];
+	struct stub_call calls[TRIED] = {{.nr = SYS_pause}};
+	size_t bytes = 1 << 20;
+	int64_t began;
+
+	for (; bytes < sizeof(random); bytes *= 2) {
+		began = ms_now();
+		if (syscall(SYS_getrandom, random, bytes, 0) < 0)
+			return 1;
+		if ((ms_now() - began) * TRIED > LONG_MS)
+			break;
+	}
+	for (size_t i = 0; i < TRIED && !waits; i++)
+		calls[i] =
+			(struct stub_call){.nr = SYS_getrandom, .args = {(uintptr_t)random, bytes}};
+	return seccomp_try(calls, waits ? 1 : TRIED).rc;
+}
+
+/* The child of pollux is slow where it gets little CPU; that is no answer of the filter's. One that waits is given
+ * up. */
+static void test_seccomp_slow_child(void **state)
+{
+	(void)state;
+	for (int waits = 0; waits < 2; waits++) {
+		int status;
+		pid_t pid = fork();
+
+		if (pid == 0) {
+			add_filter(false);
+			_exit(-try_for_long(waits));
+		}
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		assert_true(WIFEXITED(status));
+		assert_int_equal(WEXITSTATUS(status), waits ? EAGAIN : 0);
+	}
+}
+
 static void drop_administration(void)
 {
 	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -2771,6 +2822,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_errands_dispatched),
 		cmocka_unit_test(test_seccomp_filters),
 		cmocka_unit_test(test_seccomp_child),
+		cmocka_unit_test(test_seccomp_slow_child),
 		cmocka_unit_test(test_seccomp_unreadable),
 		cmocka_unit_test(test_killed_waiting),
 		cmocka_unit_test(test_killed_running),
