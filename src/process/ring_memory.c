@@ -44,8 +44,9 @@ struct ring_memory {
 	const struct ring_memory_words *words;
 	uint64_t bytes, replaced;
 	bool segment;
-	int fd;	   /* of the memfd; -1: it was not taken */
-	void *map; /* NULL: not mapped here */
+	int ipc_here, ipc_there; /* namespaces, if they differ; else -1 */
+	int fd;			 /* of the memfd; -1: it was not taken */
+	void *map;		 /* NULL: not mapped here */
 	int rc;
 	struct error *err;
 };
@@ -123,21 +124,51 @@ static void *map_own_segment(const struct ring_memory *m, int number)
 /* In a container the number is that of another namespace, into which this thread goes for it. */
 static void *map_segment(const struct ring_memory *m, int number)
 {
-	_cleanup_close_ int own = -1, theirs = -1;
 	void *map;
 	int error;
 
-	if (process_same_ns(m->process, "ipc") != 0)
+	if (m->ipc_there < 0)
 		return map_own_segment(m, number);
-	own = open("/proc/thread-self/ns/ipc", O_RDONLY | O_CLOEXEC);
-	theirs = openat(m->process->proc_fd, "ns/ipc", O_RDONLY | O_CLOEXEC);
-	if (own < 0 || theirs < 0 || setns(theirs, CLONE_NEWIPC) < 0)
+	if (setns(m->ipc_there, CLONE_NEWIPC) < 0)
 		return NO_MAP;
 	map = map_own_segment(m, number);
 	error = errno;
-	setns(own, CLONE_NEWIPC);
+	setns(m->ipc_here, CLONE_NEWIPC);
 	errno = error;
 	return map;
+}
+
+/* The namespaces, before the program may be gone. */
+static int open_namespaces(struct ring_memory *m)
+{
+	if (process_same_ns(m->process, "ipc") != 0)
+		return 0;
+	m->ipc_here = open("/proc/thread-self/ns/ipc", O_RDONLY | O_CLOEXEC);
+	m->ipc_there = openat(m->process->proc_fd, "ns/ipc", O_RDONLY | O_CLOEXEC);
+	return m->ipc_here < 0 || m->ipc_there < 0 ? -errno : 0;
+}
+
+/* The one that the program has made, if it was killed before anybody has mapped it: by nobody else's number it
+ * would ever go. */
+static void remove_left(const struct ring_memory *m)
+{
+	struct shmid_ds ds;
+	struct shm_info info;
+
+	if (m->ipc_there >= 0 && setns(m->ipc_there, CLONE_NEWIPC) < 0)
+		return;
+	/* Linux gives the highest index that is used. */
+	int last = shmctl(0, SHM_INFO, (struct shmid_ds *)(void *)&info);
+
+	for (int i = 0; i <= last; i++) {
+		int number = shmctl(i, SHM_STAT, &ds);
+
+		if (number >= 0 && ds.shm_cpid == m->process->pid && !ds.shm_nattch &&
+		    ds.shm_segsz == m->bytes)
+			shmctl(number, IPC_RMID, NULL);
+	}
+	if (m->ipc_there >= 0)
+		setns(m->ipc_here, CLONE_NEWIPC);
 }
 
 static int refused(const struct ring_memory *m)
@@ -292,19 +323,28 @@ int ring_memory_make(struct injector *in, struct code_cave *cave,
 				.words = words,
 				.bytes = bytes,
 				.replaced = replaced,
+				.ipc_here = -1,
+				.ipc_there = -1,
 				.fd = -1,
 				.err = err ? err : &none};
 	int rc = share(in, cave, &m);
 
 	if (rc == -EMFILE && !m.err->code) {
 		m.segment = true;
-		rc = share(in, cave, &m);
+		rc = open_namespaces(&m);
+		rc = rc < 0 ? rc : share(in, cave, &m);
+		if (rc < 0 && !process_alive(in->process))
+			remove_left(&m);
 		if (rc < 0 && !m.err->code)
 			error_sys(m.err, rc, "it was refused System V shared memory");
 		if (rc < 0)
 			error_add(m.err, "process %d has no free file descriptor",
 				  in->process->pid);
 	}
+	if (m.ipc_here >= 0)
+		close(m.ipc_here);
+	if (m.ipc_there >= 0)
+		close(m.ipc_there);
 	if (rc < 0)
 		return m.err->code
 			       ? m.err->code

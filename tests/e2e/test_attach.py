@@ -304,6 +304,19 @@ def test_killed_with_the_segment_in_hand(pollux, suite, trace):
     assert not segments(target.pid)
 
 
+def test_killed_before_the_segment_is_taken(pollux, suite, trace):
+    """kill -9 of the program when it has made the segment, and pollux has not heard of it."""
+    library = build.compile_c(build.TARGETS / "die_at_ptrace.c", "die_at_ptrace.so", "-shared", "-fPIC")
+    with driver.Target(suite(), "steady") as target:
+        target.go()
+        take_all_descriptors(target.pid)
+        result = driver.run(pollux, "record", "-p", target.pid, "-o", trace, "-d", "0.1", env={
+            **os.environ, "LD_PRELOAD": str(library), "KILL_AFTER": str(sandbox.CALLS["shmget"])})
+        assert result.returncode == 1, result.stderr
+        assert target.process.wait(driver.TIMEOUT) == -signal.SIGKILL
+    assert not segments(target.pid)
+
+
 def test_segment_is_forbidden(pollux, suite, trace):
     """Where a filter forbids what needs no descriptor, pollux says that it is for lack of one."""
     with driver.Target(suite(), "multi_thread", prefix=sandbox.under(("shmget", {}))) as target:

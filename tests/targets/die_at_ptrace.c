@@ -3,7 +3,8 @@
  * To be preloaded into pollux: ends it by SIGKILL after its call number $DIE_AT of ptrace(), counted
  * from where it follows a program or sends a thread on a remote call, or from $FROM_THE_FIRST on. Or after it has sent the thread,
  * to which it gives the signal $WITH_SIGNAL. Or it kills the process $KILL when it has mapped its memory.
- * Or it kills what is traced after that call number $KILL_AT. Or that call number $FAIL_AT fails, by EIO.
+ * Or it kills what is traced after that call number $KILL_AT, or once that has made the system call number
+ * $KILL_AFTER. Or that call number $FAIL_AT fails, by EIO.
  * Or from that call number $FULL_AT on what is traced may map no more memory.
  */
 #define _GNU_SOURCE
@@ -18,6 +19,7 @@
 #include <sys/resource.h>
 #include <sys/shm.h>
 #include <sys/syscall.h>
+#include <sys/user.h>
 #include <unistd.h>
 
 static int number(const char *name)
@@ -49,6 +51,12 @@ long ptrace(enum __ptrace_request request, ...)
 		return -1;
 	}
 	long rc = syscall(SYS_ptrace, request, pid, addr, data);
+	if (request == PTRACE_GETREGS && number("KILL_AFTER") && rc == 0) {
+		const struct user_regs_struct *regs = (const struct user_regs_struct *)data;
+
+		if ((long)regs->orig_rax == number("KILL_AFTER") && (long)regs->rax >= 0)
+			kill((pid_t)pid, SIGKILL);
+	}
 	if (call && call == at)
 		kill(getpid(), SIGKILL);
 	if (call && call == kill_at) {
