@@ -233,7 +233,9 @@ static void note_status(struct stopped_thread *t, int status)
 		t->state = THREAD_SIGNALED;
 		t->signal = WSTOPSIG(status);
 	}
-	interrupted_again(t->tid);
+	/* Where job control has stopped it the call was ended by that. */
+	if (t->state != THREAD_HELD)
+		interrupted_again(t->tid);
 }
 
 int threads_list(const struct process *p, pid_t **ret_tids, size_t *ret_n)

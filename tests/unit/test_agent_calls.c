@@ -221,7 +221,8 @@ static void test_calls_that_confine(void **state)
 	for (uint32_t live = 2; live--;) {
 		area.live->enabled = live;
 		for (long option = 0; option < 80; option++)
-			assert_int_equal(confines(prctl_hook, option, 2, 3), option == 22 || option == 59);
+			assert_int_equal(confines(prctl_hook, option, 2, 3),
+					 option == 22 || option == 59);
 		assert_true(confines(load_hook, 0x1234, 0, 0));
 		for (int i = 0; i < 2; i++) {
 			const struct agent_hook *h = syscall_hooks[i];
