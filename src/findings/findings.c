@@ -190,6 +190,7 @@ static int read_moment(struct findings *f, struct tl_moments *names, uint32_t pr
 	for (size_t i = 0; i < rm->m.n_tasks; i++)
 		rm->kinds[i] = tl_moments_kind(names, facts->reader, process, rm->m.tasks[i].kind);
 	rc = graph_make(&rm->m, &rm->graph, NULL);
+	rm->graph.own = f->own;
 	return rc < 0 ? rc : 1;
 }
 

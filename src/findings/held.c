@@ -47,18 +47,18 @@ static const struct await_node *waits_for_lock(const struct moment_task *t, enum
 }
 
 /* The innermost await point of the program's own code. */
-static const struct await_node *own_point(const struct moment_task *t)
+static const struct await_node *own_point(const struct graph *g, const struct moment_task *t)
 {
 	const struct await_node *own = NULL;
 
 	if (t->tree)
-		graph_leaf(t->tree, &own);
+		graph_leaf(g, t->tree, &own);
 	return own;
 }
 
-static void say_own_point(struct buf *out, const struct moment_task *t)
+static void say_own_point(struct buf *out, const struct graph *g, const struct moment_task *t)
 {
-	const struct await_node *own = own_point(t);
+	const struct await_node *own = own_point(g, t);
 
 	if (own)
 		say_at(out, own->file, own->line, own->name);
@@ -111,12 +111,12 @@ static int judge_read_twice(struct rule_state *st, const struct rule_moment *rm)
 		buf_str(&d->text, " has a guard of an RwLock and waits for ");
 		text_safe(&d->text, leaf->name);
 		buf_str(&d->text, " of the same lock");
-		say_own_point(&d->text, t);
+		say_own_point(&d->text, &rm->graph, t);
 		if (between) {
 			buf_str(&d->text, ", behind ");
 			say_moment_task(&d->text, between);
 			buf_str(&d->text, ", which waits to write it");
-			say_own_point(&d->text, between);
+			say_own_point(&d->text, &rm->graph, between);
 		}
 		finding_of_moment(d, st, rm, t);
 		if (between)
@@ -183,10 +183,10 @@ static void find_semaphore(struct rule_state *st, const struct rule_moment *rm,
 	text_exact(&d->text, p->n_holders);
 	buf_str(&d->text,
 		p->n_holders == 1 ? " has one and waits for more" : " have one and wait for more");
-	say_own_point(&d->text, holder);
+	say_own_point(&d->text, &rm->graph, holder);
 	if (p->has_first) {
 		buf_str(&d->text, ", the others");
-		say_own_point(&d->text, &rm->m.tasks[p->first]);
+		say_own_point(&d->text, &rm->graph, &rm->m.tasks[p->first]);
 	}
 	finding_of_moment(d, st, rm, holder);
 	if (p->has_first)
@@ -494,7 +494,7 @@ static void find_channel(struct rule_state *st, const struct rule_moment *rm,
 			  : t->state == IS_SCHEDULED ? "is ready, but not polled"
 						     : "runs");
 	if (t->state == IS_IDLE)
-		say_own_point(&d->text, t);
+		say_own_point(&d->text, &rm->graph, t);
 	buf_str(&d->text, "; ");
 	say_count(&d->text, h->held->senders, "sender", "senders");
 	finding_of_moment(d, st, rm, t);

@@ -90,7 +90,7 @@ static void find_deadlock(struct rule_state *st, const struct rule_moment *rm,
 		say_moment_task(&d->text, t);
 		buf_str(&d->text, " waits for ");
 		text_safe(&d->text, c->leaves[i]->name ? c->leaves[i]->name : "?");
-		if (t->tree && graph_leaf(t->tree, &own) && own)
+		if (t->tree && graph_leaf(&rm->graph, t->tree, &own) && own)
 			say_at(&d->text, own->file, own->line, own->name);
 		if (c->n == 1)
 			buf_str(&d->text, ", which it holds itself");
@@ -317,7 +317,7 @@ static int judge_overdue(struct rule_state *st, const struct rule_moment *rm)
 
 		if (t->state != IS_IDLE || !t->tree || !rm->m.now_ns)
 			continue;
-		leaf = graph_leaf(t->tree, &own);
+		leaf = graph_leaf(&rm->graph, t->tree, &own);
 		if (!leaf || leaf->wait != AW_SLEEP || !leaf->value || leaf->value > rm->m.now_ns ||
 		    rm->m.now_ns - leaf->value < OVERDUE_NS || leaf->value <= looked_ns)
 			continue;

@@ -13,6 +13,7 @@
 #include "base/syscalls.h"
 #include "base/text.h"
 #include "base/vec.h"
+#include "trace/trace.h"
 
 #include <errno.h>
 #include <stdint.h>
@@ -381,16 +382,31 @@ const struct graph_held *graph_blocked_by(const struct graph *g, const struct mo
 	return NULL;
 }
 
-const struct await_node *graph_leaf(const struct await_node *tree, const struct await_node **own)
+static bool is_own(const struct graph *g, const struct await_node *n)
+{
+	const char *name = n->full_name && *n->full_name ? n->full_name : n->name;
+
+	if (n->kind != AN_ASYNC || !n->file || !*n->file)
+		return false;
+	if (!g->own || !*g->own)
+		return !text_library_file(n->file);
+	for (const char *const *own = g->own; name && *own; own++)
+		if (trace_names_crate(name, *own))
+			return true;
+	return false;
+}
+
+const struct await_node *graph_leaf(const struct graph *g, const struct await_node *tree,
+				    const struct await_node **own)
 {
 	if (tree->state == AS_DONE || tree->state == AS_DISABLED || tree->state == AS_ASLEEP)
 		return NULL;
-	if (tree->kind == AN_ASYNC && tree->file && *tree->file && !text_library_file(tree->file))
+	if (is_own(g, tree))
 		*own = tree;
 	if (tree->kind == AN_LEAF)
 		return tree;
 	for (size_t i = 0; i < tree->n_children; i++) {
-		const struct await_node *leaf = graph_leaf(tree->children[i], own);
+		const struct await_node *leaf = graph_leaf(g, tree->children[i], own);
 
 		if (leaf)
 			return leaf;

@@ -14,6 +14,9 @@
 
 struct graph {
 	const struct trace_moment *moment;
+	/* The crates that are the program's own, NULL-terminated; the caller's, NULL after graph_make():
+	 * by where their source lies. */
+	const char *const *own;
 	struct map by_addr; /* header -> index + 1 of a task */
 	struct map locks;   /* address as in await_node.resource -> struct graph_lock */
 	struct graph_cycle *cycles;
@@ -61,4 +64,5 @@ const struct moment_task *graph_target(const struct graph *g, const struct await
 const struct graph_held *graph_blocked_by(const struct graph *g, const struct moment_thread *t);
 /* The leaf that a task with this tree waits for, NULL: none; in *own, unless there is none, the
  * innermost await point of the program's own code around it. */
-const struct await_node *graph_leaf(const struct await_node *tree, const struct await_node **own);
+const struct await_node *graph_leaf(const struct graph *g, const struct await_node *tree,
+				    const struct await_node **own);

@@ -129,6 +129,13 @@ static bool has_waiting(const struct report *rep)
 	return sum.n_ended[TO_PENDING] && process_of(rep);
 }
 
+static bool has_file(const struct report *rep);
+
+static bool has_requests(const struct report *rep)
+{
+	return has_file(rep) && rep->handlers;
+}
+
 /* Its name is a word of a shell. */
 static bool has_file(const struct report *rep)
 {
@@ -171,6 +178,16 @@ static void export_command(const struct report *rep, struct buf *out)
 		   dot && dot > name ? (int)(dot - name) : (int)strlen(name), name);
 }
 
+static void why_command(const struct report *rep, struct buf *out)
+{
+	buf_printf(out, "pollux why %s", rep->opt.file);
+}
+
+static void view_command(const struct report *rep, struct buf *out)
+{
+	buf_printf(out, "pollux view %s", rep->opt.file);
+}
+
 /* The first that fit are printed: a text, and what to type. */
 static const struct hint {
 	bool (*fits)(const struct report *rep);
@@ -191,6 +208,8 @@ static const struct hint {
 	{has_waiting, "to see where each task waits now", tree_command},
 	{has_file, "to see it as a picture, in ui.perfetto.dev", export_command},
 	{computes_unseen, "to see what uses the CPU", cpu_command},
+	{has_requests, "to see what the slowest requests waited for", why_command},
+	{has_file, "to look through it in a browser", view_command},
 };
 
 /* A command is not broken between lines. */

@@ -131,7 +131,7 @@ static void task_text(const struct graph *g, const struct moment_task *t, struct
 			      : t->kind->role == TR_BLOCKING ? "a thread of the blocking pool"
 							     : "a worker");
 	if (t->tree)
-		leaf = graph_leaf(t->tree, &own);
+		leaf = graph_leaf(g, t->tree, &own);
 	if (own)
 		place_text(place, own->file, own->line, own->name);
 	if (t->state == IS_IDLE && leaf)
@@ -188,6 +188,7 @@ static int add_moment(struct report *rep, struct tl_moments *kinds, uint32_t pro
 
 	if (rc > 0)
 		rc = graph_make(&m, &g, NULL);
+	g.own = rep->opt.own;
 	for (size_t i = 0; rc == 0 && i < m.n_tasks; i++) {
 		const struct moment_task *t = &m.tasks[i];
 		uint32_t kind = tl_moments_kind(kinds, rep->reader, process, t->kind);

@@ -97,7 +97,11 @@ def test_counts(pollux, suite, trace, which):
     run = record(pollux, trace, mode, suite(package, profile), program)
     assert run.code == 0
     names = builder.PROFILES[profile].symbols and profile != "release-lto"
-    assert differences(run.truth, driver.report(pollux, trace), names=names) == []
+    report = driver.report(pollux, trace)
+    assert differences(run.truth, report, names=names) == []
+    # It has no chains, and says so.
+    boxes = [c for c in report["coverage"] if c["item"] == "await points in boxes, handlers"]
+    assert [c["seen"] for c in boxes] == [0] and "first box" in boxes[0]["note"]
 
 
 @pytest.mark.parametrize("package", ["tokio-1.38", "probes-tokio-dtrace"])

@@ -98,4 +98,4 @@ def test_answers(pollux, tmp_path, shell):
         assert target.end() == 0
 
     # The process has gone: nothing is said that needs it.
-    assert hints(shell("pollux report shop.plx")) == ["export shop.plx -o shop.json"]
+    assert hints(shell("pollux report shop.plx")) == ["export shop.plx -o shop.json", "why shop.plx", "view shop.plx"]

@@ -212,6 +212,17 @@ def test_short_text_needs_no_pager():
     assert len(screen.text.splitlines()) < 24
 
 
+def serves(command, folder):
+    """It says where it serves the trace, and goes on until it is ended."""
+    with subprocess.Popen([golden.driver.pollux_path(), *command], cwd=folder, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
+        said = server.stdout.readline()
+        while said and "http://" not in said:
+            said = server.stdout.readline()
+        server.terminate()
+    assert "http://" in said, command
+
+
 def test_hints_work(tmp_path):
     """Each command that a report prints at its end does what it is said to, as it is printed."""
     for trace in TRACES:
@@ -223,6 +234,9 @@ def test_hints_work(tmp_path):
         commands = re.findall(r"(?m)pollux (.*)$", hints)
         assert commands or trace.stem == "no-events"
         for command in commands:
+            if command.startswith("view "):
+                serves(command.split(), tmp_path)
+                continue
             done = subprocess.run(f"{golden.driver.pollux_path()} {command}", shell=True, cwd=tmp_path,
                                   capture_output=True, text=True, check=False, timeout=60)
             assert done.returncode == 0, (command, done.stderr)

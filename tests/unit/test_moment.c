@@ -503,6 +503,35 @@ static void test_graph(void **state)
 	graph_done(&g);
 }
 
+/* By where the source lies, or by crate. */
+static void test_own_point(void **state)
+{
+	static const char *const axum[] = {"axum", NULL}, *const none[] = {"shop", NULL};
+	struct await_node leaf = {.kind = AN_LEAF, .name = "sleep", .full_name = ""};
+	struct await_node inner = {.kind = AN_ASYNC,
+				   .name = "app::order",
+				   .full_name = "app::order::{async_fn_env#0}",
+				   .file = "src/main.rs",
+				   .children = (struct await_node *[]){&leaf},
+				   .n_children = 1};
+	struct await_node outer = {.kind = AN_ASYNC,
+				   .name = "axum::serve",
+				   .full_name = "axum::serve::{async_fn_env#0}",
+				   .file = "/home/me/.cargo/registry/src/x/axum-0.7.9/src/serve.rs",
+				   .children = (struct await_node *[]){&inner},
+				   .n_children = 1};
+	const char *const *const owns[] = {NULL, axum, none};
+	const struct await_node *const points[] = {&inner, &outer, NULL};
+
+	for (size_t i = 0; i < 3; i++) {
+		const struct graph g = {.own = owns[i]};
+		const struct await_node *own = NULL;
+
+		assert_ptr_equal(graph_leaf(&g, &outer, &own), &leaf);
+		assert_ptr_equal(own, points[i]);
+	}
+}
+
 static void test_comparison(void **state)
 {
 	const struct trace_moment from = moment_sample(MOMENT_START);
@@ -679,9 +708,9 @@ int main(void)
 		cmocka_unit_test(test_large_tree),    cmocka_unit_test(test_damaged_records),
 		cmocka_unit_test(test_damaged_chunk), cmocka_unit_test(test_hostile_tree),
 		cmocka_unit_test(test_many_moments),  cmocka_unit_test(test_large_moments),
-		cmocka_unit_test(test_graph),	      cmocka_unit_test(test_comparison),
-		cmocka_unit_test(test_long_chain),    cmocka_unit_test(test_thread_uses),
-		cmocka_unit_test(test_sizes),
+		cmocka_unit_test(test_graph),	      cmocka_unit_test(test_own_point),
+		cmocka_unit_test(test_comparison),    cmocka_unit_test(test_long_chain),
+		cmocka_unit_test(test_thread_uses),   cmocka_unit_test(test_sizes),
 	};
 
 	return cmocka_run_group_tests(tests, make_dir, remove_dir);

@@ -142,6 +142,21 @@ uint64_t kernel_points_value(const struct kernel_process *p, uint16_t point, uin
 	return known && known->kind == kind ? (uint64_t)known->place + 1 : 0;
 }
 
+/* A program of BPF can't be in the poll of each box, and when the task's poll is over, its boxes may be
+ * another thread's. */
+static int tell_boxes(struct capture *c, const struct kernel_process *p,
+		      struct capture_stats *stats)
+{
+	const struct trace_coverage boxes = {.process = p->index,
+					     .item = "await points in boxes, handlers",
+					     .note = "the kernel source sees no further than to a "
+						     "task's first box; without --backend "
+						     "kernel they are recorded"};
+
+	return c->shared->options->near ? 0
+					: capture_tell_coverage(c->shared->writer, stats, &boxes);
+}
+
 int kernel_points_tell(struct capture *c, const struct kernel_process *p,
 		       struct capture_stats *stats)
 {
@@ -157,9 +172,10 @@ int kernel_points_tell(struct capture *c, const struct kernel_process *p,
 		points_coverage(p->index, k ? k->n_programs : 0, k ? k->n_tasks : 0, &trouble);
 	if (p->providers)
 		points.note = "probes don't tell them: the agent does";
-	return p->providers || points.total
-		       ? capture_tell_coverage(c->shared->writer, stats, &points)
-		       : 0;
+	if (!p->providers && !points.total)
+		return 0;
+	TRY(capture_tell_coverage(c->shared->writer, stats, &points));
+	return tell_boxes(c, p, stats);
 }
 
 void kernel_points_free(struct capture *c, struct kernel_process *p)
