@@ -64,6 +64,8 @@ struct trace_reader {
 	bool tables_only;
 	void (*watch)(void *ctx, const struct trace_chunk *chunk);
 	void *watch_ctx;
+	bool (*more)(void *ctx); /* NULL: the file has an end */
+	void *more_ctx;
 	const uint64_t *picks; /* offsets of the chunks that are read; NULL: all */
 	size_t n_picks, pick_at;
 
@@ -108,6 +110,8 @@ static ssize_t read_bytes(struct trace_reader *r, void *ret, size_t len)
 			continue;
 		if (n < 0)
 			return -errno;
+		if (n == 0 && r->more && r->more(r->more_ctx))
+			continue;
 		if (n == 0)
 			break;
 		r->in_at = 0;
@@ -581,6 +585,14 @@ void trace_reader_watch_chunks(struct trace_reader *r,
 {
 	r->watch = watch;
 	r->watch_ctx = ctx;
+}
+
+void trace_reader_on_end(struct trace_reader *r, bool (*more)(void *ctx), void *ctx)
+{
+	r->more = more;
+	r->more_ctx = ctx;
+	/* How much is left of it is not known. */
+	r->total_bytes = 0;
 }
 
 int trace_reader_pick(struct trace_reader *r, int fd, const uint64_t *offsets, size_t n,

@@ -158,6 +158,8 @@ struct trace_chunk {
 void trace_reader_watch_chunks(struct trace_reader *r,
 			       void (*watch)(void *ctx, const struct trace_chunk *chunk),
 			       void *ctx);
+/* Of a file that grows: asked at its end whether it has more now; true: it is read again. */
+void trace_reader_on_end(struct trace_reader *r, bool (*more)(void *ctx), void *ctx);
 /* Begins again with these chunks, by their offsets, and nothing else of the file: trace_reader_next() gives
  * their events merged. `fd`: another descriptor of the same file, with a position of its own, taken in
  * every case, in place of the one before. The offsets are the caller's until the end. What is no chunk

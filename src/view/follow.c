@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/units.h"
-#include "view/prepare.h"
+#include "view/growing.h"
 
 #include <event2/event.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 #define TICK_MS 300
 #define LEAST_NS NSEC_PER_SEC
-#define PAUSES 4 /* times as long as building took */
+#define PAUSES 4 /* times the CPU time that it took to read what was new and to write the index */
 
 struct follow {
 	struct event_base *base;
@@ -21,8 +21,8 @@ struct follow {
 	void (*changed)(void *ctx);
 	void *ctx;
 	struct event *tick, *built;
-	struct view_build build; /* pid 0: none */
-	uint64_t bytes;		 /* of the trace, at the last build */
+	struct view_growing *growing;
+	uint64_t bytes; /* of the trace, when it was asked for the last time */
 	uint64_t began_ns, not_before_ns;
 };
 
@@ -60,12 +60,12 @@ static void on_built(evutil_socket_t fd, short what, void *ctx)
 	(void)what;
 	event_free(f->built);
 	f->built = NULL;
-	f->not_before_ns = now + (now - f->began_ns) * PAUSES;
+	/* One that failed is tried again when the file has grown. */
+	if (view_growing_take(f->growing, &index, NULL) == 0)
+		take_index(f, index);
+	f->not_before_ns = now + f->growing->cpu_ns * PAUSES;
 	if (f->not_before_ns < f->began_ns + LEAST_NS)
 		f->not_before_ns = f->began_ns + LEAST_NS;
-	/* One that failed is tried again when the file has grown. */
-	if (view_build_end(&f->build, &index, NULL) == 0)
-		take_index(f, index);
 	if (!f->source->live)
 		event_del(f->tick);
 }
@@ -83,22 +83,23 @@ static void on_tick(evutil_socket_t fd, short what, void *ctx)
 		return;
 	f->bytes = (uint64_t)st.st_size;
 	f->began_ns = clock_monotonic_ns();
-	if (view_build_start(&f->build, f->source->trace, &quiet, NULL) < 0)
+	if (view_growing_ask(f->growing, f->source->trace, &quiet, NULL) < 0)
 		return;
-	f->built = event_new(f->base, f->build.said, EV_READ, on_built, f);
+	f->built = event_new(f->base, f->growing->socket, EV_READ, on_built, f);
 	if (!f->built || event_add(f->built, NULL) < 0)
-		view_build_stop(&f->build);
+		view_growing_stop(f->growing);
 }
 
 struct follow *follow_start(struct event_base *base, struct view_source *source,
-			    void (*changed)(void *ctx), void *ctx)
+			    struct view_growing *growing, void (*changed)(void *ctx), void *ctx)
 {
 	static const struct timeval interval = {.tv_usec = TICK_MS * 1000};
 	struct follow *f = calloc(1, sizeof(*f));
 
 	if (!f)
 		return NULL;
-	*f = (struct follow){.base = base, .source = source, .changed = changed, .ctx = ctx};
+	*f = (struct follow){
+		.base = base, .source = source, .growing = growing, .changed = changed, .ctx = ctx};
 	f->tick = event_new(base, -1, EV_PERSIST, on_tick, f);
 	if (!f->tick || event_add(f->tick, &interval) < 0) {
 		follow_stop(f);
@@ -115,6 +116,5 @@ void follow_stop(struct follow *f)
 		event_free(f->built);
 	if (f->tick)
 		event_free(f->tick);
-	view_build_stop(&f->build);
 	free(f);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A trace that is still being written: its index is made anew, by a process in the background, when the
- * file has grown, so often that this costs up to a fifth of a CPU.
+ * A trace that is still being written: its index is asked for (growing.h) when the file has grown, so often
+ * that this costs up to a fifth of a CPU.
  */
 #pragma once
 
@@ -9,9 +9,10 @@
 
 struct event_base;
 struct follow;
+struct view_growing;
 
 /* `changed` is called when the source has another index and other tables; `live` of the source becomes
  * false with the trace's end. NULL: out of memory. */
 struct follow *follow_start(struct event_base *base, struct view_source *source,
-			    void (*changed)(void *ctx), void *ctx);
+			    struct view_growing *growing, void (*changed)(void *ctx), void *ctx);
 void follow_stop(struct follow *f);

@@ -9,6 +9,7 @@
 #include "base/file_id.h"
 #include "report/report.h"
 #include "trace/trace.h"
+#include "view/growing.h"
 #include "view/worker.h"
 
 #include <errno.h>
@@ -30,7 +31,15 @@ static const struct cache_kind cache_kind = {
 
 /* ---- building, in a process of its own ---- */
 
-static int open_again(int fd, struct error *err)
+/* Its memory is gone with it. */
+struct build {
+	pid_t pid;
+	int said; /* at its end when the process is */
+	int out;
+	struct index_trace id;
+};
+
+int view_open_fd(int fd, struct error *err)
 {
 	char name[32];
 
@@ -51,8 +60,8 @@ static int first_time(struct trace_reader *r, uint64_t *ret_ns, struct error *er
 	return code < 0 ? code : trace_reader_rewind(r, err);
 }
 
-static int build(int trace, int out, const struct index_trace *id,
-		 const struct view_progress *progress, struct error *err)
+int view_make_begin(struct view_making *m, int trace, const struct view_progress *progress,
+		    struct error *err)
 {
 	struct fan_out_sink also = {.sink = &index_sink};
 	struct report_options opt = {
@@ -62,30 +71,35 @@ static int build(int trace, int out, const struct index_trace *id,
 		.progress = progress->tell,
 		.progress_ctx = progress->ctx,
 	};
-	struct trace_reader *reader;
-	struct report *rep;
-	struct buf text = BUF_INIT;
 	uint64_t base_ns;
 
-	int fd = open_again(trace, err);
+	int fd = view_open_fd(trace, err);
 	if (fd < 0)
 		return fd;
-	TRY(trace_reader_open_fd(fd, &reader, err));
-	TRY(first_time(reader, &base_ns, err));
-	struct index_builder *b = index_builder_new(reader, base_ns);
-	if (!b)
+	TRY(trace_reader_open_fd(fd, &m->reader, err));
+	if (m->more)
+		trace_reader_on_end(m->reader, m->more, m->more_ctx);
+	TRY(first_time(m->reader, &base_ns, err));
+	m->builder = index_builder_new(m->reader, base_ns);
+	if (!m->builder)
 		return error_set(err, -ENOMEM, "out of memory for an index");
-	also.ctx = b;
-	trace_reader_watch_chunks(reader, index_builder_chunk, b);
-	TRY(report_make(reader, &opt, &rep, err));
-	report_json(rep, &text);
+	also.ctx = m->builder;
+	trace_reader_watch_chunks(m->reader, index_builder_chunk, m->builder);
+	return report_make(m->reader, &opt, &m->report, err);
+}
+
+int view_make_end(struct view_making *m, int out, const struct index_trace *id, struct error *err)
+{
+	struct timeline_totals totals;
+	struct buf text = BUF_INIT;
+
+	report_json(m->report, &text);
 	if (buf_failed(&text))
 		return error_set(err, -ENOMEM, "out of memory for an index");
-	struct timeline_totals totals;
-	report_totals(rep, &totals);
-	report_free(rep);
-	int code = index_builder_write(b, out, id, &totals, &text, err);
-	index_builder_free(b);
+	report_totals(m->report, &totals);
+	report_free(m->report);
+	int code = index_builder_write(m->builder, out, id, &totals, &text, err);
+	index_builder_free(m->builder);
 	return code;
 }
 
@@ -98,9 +112,9 @@ static void read_error(int fd, struct error *err)
 	error_set(err, -EIO, "%s", n > 0 ? text : "the index could not be built");
 }
 
-static void run_build(const struct view_build *b, int trace, int said,
+static void run_build(const struct build *b, int trace, int said,
 		      const struct view_progress *progress) __attribute__((noreturn));
-static void run_build(const struct view_build *b, int trace, int said,
+static void run_build(const struct build *b, int trace, int said,
 		      const struct view_progress *progress)
 {
 	int kept[] = {trace, b->out, said};
@@ -109,13 +123,16 @@ static void run_build(const struct view_build *b, int trace, int said,
 	/* Among the rest are the browser's connections, when a trace is followed. */
 	worker_keep_only(kept, sizeof(kept) / sizeof(*kept));
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	int code = build(trace, b->out, &b->id, progress, &failure);
+	struct view_making making = {0};
+	int code = view_make_begin(&making, trace, progress, &failure);
+	if (code == 0)
+		code = view_make_end(&making, b->out, &b->id, &failure);
 	if (code < 0 && write(said, failure.text, strlen(failure.text)) < 0)
 		_exit(2);
 	_exit(code < 0 ? 1 : 0);
 }
 
-static int start_in(struct view_build *b, int trace, int out, const struct view_progress *progress,
+static int start_in(struct build *b, int trace, int out, const struct view_progress *progress,
 		    struct error *err)
 {
 	int fds[2];
@@ -140,7 +157,7 @@ static int start_in(struct view_build *b, int trace, int out, const struct view_
 }
 
 /* Waits for its end. `out` stays open. */
-static int end_in(struct view_build *b, struct error *err)
+static int end_in(struct build *b, struct error *err)
 {
 	int status = -1;
 
@@ -154,41 +171,11 @@ static int end_in(struct view_build *b, struct error *err)
 	return code;
 }
 
-static int temporary(void)
+int view_temporary(void)
 {
 	const char *folder = getenv("TMPDIR");
 
 	return file_temporary(folder && *folder ? folder : "/tmp");
-}
-
-int view_build_start(struct view_build *b, int trace, const struct view_progress *progress,
-		     struct error *err)
-{
-	int out = temporary();
-
-	if (out < 0)
-		return error_sys(err, out, "there is no room for the index");
-	int code = start_in(b, trace, out, progress, err);
-	if (code < 0)
-		close(out);
-	return code;
-}
-
-int view_build_end(struct view_build *b, struct index **ret_index, struct error *err)
-{
-	int code = end_in(b, err), again = code == 0 ? open_again(b->out, err) : code;
-
-	close(b->out);
-	return again < 0 ? again : index_open(again, &b->id, ret_index, err);
-}
-
-void view_build_stop(struct view_build *b)
-{
-	if (!b->pid)
-		return;
-	kill(b->pid, SIGKILL);
-	end_in(b, NULL);
-	close(b->out);
 }
 
 /* ---- where it is kept ---- */
@@ -266,16 +253,16 @@ static int build_beside(const char *path, int trace, const struct view_progress 
 {
 	static const struct file_replaces replaces = {"an index of a trace", "\x89PLI\r\n\x1a\n"};
 	struct file_output out = FILE_OUTPUT_INIT;
-	struct view_build b = {0};
+	struct build b = {0};
 	bool placed = file_output_open(&out, path, &replaces, NULL) == 0;
-	int fd = placed ? fcntl(out.fd, F_DUPFD_CLOEXEC, 3) : temporary();
+	int fd = placed ? fcntl(out.fd, F_DUPFD_CLOEXEC, 3) : view_temporary();
 	int code = fd < 0 ? error_sys(err, fd == -1 ? -errno : fd, "there is no room for the index")
 			  : start_in(&b, trace, fd, progress, err);
 
 	if (code == 0)
 		code = end_in(&b, err);
 	/* What was written may be no more than that. */
-	int again = code == 0 ? open_again(fd, err) : code;
+	int again = code == 0 ? view_open_fd(fd, err) : code;
 	if (fd >= 0)
 		close(fd);
 	if (again >= 0 && placed)
@@ -287,11 +274,11 @@ static int build_beside(const char *path, int trace, const struct view_progress 
 	return again < 0 ? again : index_open(again, &b.id, ret_index, err);
 }
 
-int view_prepare(const char *path, int trace, bool live, const struct view_progress *progress,
-		 struct index **ret_index, bool *ret_built, struct error *err)
+int view_prepare(const char *path, int trace, const struct view_progress *progress,
+		 struct view_growing *growing, struct index **ret_index, bool *ret_built,
+		 struct error *err)
 {
 	_cleanup_free_ char *beside = index_path(path);
-	struct view_build b = {0};
 	struct index_trace id;
 
 	int code = index_trace_read(trace, &id);
@@ -303,8 +290,8 @@ int view_prepare(const char *path, int trace, bool live, const struct view_progr
 	if (open_kept(beside, &id, ret_index) == 0 || open_cached(trace, &id, ret_index) == 0)
 		return 0;
 	*ret_built = true;
-	if (!live)
+	if (!growing)
 		return build_beside(beside, trace, progress, ret_index, err);
-	TRY(view_build_start(&b, trace, progress, err));
-	return view_build_end(&b, ret_index, err);
+	TRY(view_growing_ask(growing, trace, progress, err));
+	return view_growing_take(growing, ret_index, err);
 }

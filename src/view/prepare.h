@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "index/index.h"
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 struct view_progress {
@@ -12,27 +13,31 @@ struct view_progress {
 	void *ctx;
 };
 
-/* An index that a process of its own builds, whose memory is gone with it. Zeroed before the first use. */
-struct view_build {
-	pid_t pid; /* 0: none is built */
-	int said;  /* at its end when the process is */
-	int out;
-	struct index_trace id;
+/* What an index is made of. `more`: as trace_reader_on_end(), or NULL. */
+struct view_making {
+	bool (*more)(void *ctx);
+	void *more_ctx;
+	struct trace_reader *reader;
+	struct report *report;
+	struct index_builder *builder;
 };
-
-/* Into a file without a name. 0 or negative errno. */
-int view_build_start(struct view_build *b, int trace, const struct view_progress *progress,
-		     struct error *err);
-/* Waits for it. */
-int view_build_end(struct view_build *b, struct index **ret_index, struct error *err);
-/* Ends it, if there is any. */
-void view_build_stop(struct view_build *b);
+/* Reads all of the trace; it must be gone with its process. 0 or negative errno. */
+int view_make_begin(struct view_making *m, int trace, const struct view_progress *progress,
+		    struct error *err);
+/* Writes the index into an empty file. */
+int view_make_end(struct view_making *m, int out, const struct index_trace *id, struct error *err);
+/* A file without a name; negative errno. */
+int view_temporary(void);
+/* An open file again, to be read, with a position of its own; negative errno. */
+int view_open_fd(int fd, struct error *err);
 
 /*
  * The index of a trace (an open descriptor): the one that is there, if it fits; else one that is built now.
  * It is kept next to the trace as PATH.index, or, where that folder takes no file, in the cache if it is
- * small, else for this run only, as is that of a trace that is still written (`live`). 0 or negative errno.
- * *ret_built: it was built.
+ * small, else for this run only, as is that of a trace that is still written (`growing`; NULL: it is not). 0 or
+ * negative errno. *ret_built: it was built.
  */
-int view_prepare(const char *path, int trace, bool live, const struct view_progress *progress,
-		 struct index **ret_index, bool *ret_built, struct error *err);
+struct view_growing;
+int view_prepare(const char *path, int trace, const struct view_progress *progress,
+		 struct view_growing *growing, struct index **ret_index, bool *ret_built,
+		 struct error *err);

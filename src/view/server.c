@@ -18,6 +18,7 @@
 #include "view/answer.h"
 #include "view/assets.h"
 #include "view/follow.h"
+#include "view/growing.h"
 #include "view/open.h"
 #include "view/prepare.h"
 #include "view/request.h"
@@ -65,6 +66,7 @@ struct server {
 	struct event *resume; /* takes connections again */
 	struct event *signals[3];
 	struct follow *follow;		  /* NULL: the trace is whole */
+	struct view_growing growing;	  /* what makes its indexes, if it is not */
 	struct follower *followers;	  /* browsers that are told when it has grown */
 	const struct view_viewer *viewer; /* NULL: the own page */
 	struct request_gate gate;
@@ -636,6 +638,7 @@ static void server_done(struct server *s)
 	}
 	s->waiting_last = &s->waiting;
 	follow_stop(s->follow);
+	view_growing_stop(&s->growing);
 	while (s->followers) {
 		struct evhttp_connection *connection =
 			evhttp_request_get_connection(s->followers->http);
@@ -677,8 +680,9 @@ static int catch_signals(struct server *s, struct error *err)
 }
 
 /* What the answers are made from; it costs time once. */
-static int open_trace(struct view_source *v, const struct view_options *opt, struct error *err)
+static int open_trace(struct server *s, const struct view_options *opt, struct error *err)
 {
+	struct view_source *v = &s->source;
 	struct view_progress progress = {opt->progress, opt->progress_ctx};
 	bool built;
 
@@ -687,8 +691,8 @@ static int open_trace(struct view_source *v, const struct view_options *opt, str
 		return v->trace;
 	/* First of all, that it is a trace. */
 	TRY(view_reader(v, &v->tables, err));
-	int code =
-		view_prepare(opt->path, v->trace, opt->follow, &progress, &v->index, &built, err);
+	int code = view_prepare(opt->path, v->trace, &progress, opt->follow ? &s->growing : NULL,
+				&v->index, &built, err);
 	if (built && opt->progress_done)
 		opt->progress_done();
 	TRY(code);
@@ -718,13 +722,13 @@ static int start_serving(struct server *s, const struct view_options *opt, struc
 	uint16_t port = opt->port;
 
 	TRY(choose_viewer(s, opt, err));
-	TRY(open_trace(&s->source, opt, err));
+	TRY(open_trace(s, opt, err));
 	TRY(make_token(s, err));
 	if (!port && s->viewer)
 		port = s->viewer->port;
 	TRY(listen_at(s, port, err));
 	if (s->source.live)
-		s->follow = follow_start(s->base, &s->source, on_changed, s);
+		s->follow = follow_start(s->base, &s->source, &s->growing, on_changed, s);
 	return catch_signals(s, err);
 }
 

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import urllib.parse
+from pathlib import Path
 
 import driver
 import pytest
@@ -581,13 +582,20 @@ def events_of(response):
             yield json.loads(line[6:])
 
 
+def bytes_read(pid):
+    return int(Path(f"/proc/{pid}/io").read_text().split()[1])
+
+
 def test_a_trace_that_is_written_is_followed_to_its_end(pollux, tmp_path):
+    """One process reads it, each part once, however often there is a new index."""
     whole = many_events(tmp_path, 1).read_bytes()
     trace = tmp_path / "growing.plx"
     trace.write_bytes(whole[: len(whole) // 3])
     with serving(pollux, trace, "--follow") as one:
         first = one.json("api/trace")
         assert first["live"] and first["truncated"] is None
+        own = f"/proc/{one.process.pid}/task/{one.process.pid}/children"
+        reader, = Path(own).read_text().split()
         connection = http.client.HTTPConnection("127.0.0.1", one.port, timeout=300)
         with contextlib.closing(connection):
             connection.request("GET", one.page + "api/follow")
@@ -600,6 +608,8 @@ def test_a_trace_that_is_written_is_followed_to_its_end(pollux, tmp_path):
                 out.flush()
                 more = next(told)
                 assert more["live"] and more["events"] > first["events"] and more["span_ns"] > first["span_ns"]
+                assert reader in Path(own).read_text().split()
+                assert bytes_read(reader) < 1.3 * out.tell()
                 out.write(whole[len(whole) // 3 * 2 :])
             *_, last = told
         assert not last["live"]
