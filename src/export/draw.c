@@ -411,8 +411,17 @@ static int on_syscall(void *ctx, const struct tl_syscall *call)
 
 static int on_off_cpu(void *ctx, const struct tl_off_cpu *off)
 {
+	struct draw *d = ctx;
 	struct draw_task *t;
 
+	if (d->pen->off_cpu) {
+		const struct thread_lane *thread = lanes_thread(&d->sel.lanes, off->thread);
+
+		if (!thread)
+			return -ENOMEM;
+		if (thread->shown)
+			TRY(d->pen->off_cpu(d->ctx, off));
+	}
 	TRY(task_around(ctx, off->task, &t));
 	return both(ctx, t, off->thread, LEVEL_OFF_CPU, off->depth,
 		    &(struct draw_slice){.type = DRAW_OFF_CPU,

@@ -124,6 +124,8 @@ struct pen {
 	int (*long_poll)(void *ctx, const struct tl_sample *sample, struct draw_at at);
 	/* Samples of the CPU as they are, instead of slices; `at`: the thread's lane. */
 	int (*sample)(void *ctx, const struct tl_sample *sample, struct draw_at at);
+	/* A time off the CPU of a thread that is shown, besides its slices. NULL: not wanted. */
+	int (*off_cpu)(void *ctx, const struct tl_off_cpu *off);
 	/* In the end, of all tasks and threads, shown or not: "ready tasks", "busy workers". */
 	int (*counter)(void *ctx, const char *name, const struct gauge *gauge);
 };

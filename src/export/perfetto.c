@@ -15,6 +15,7 @@
  * one wake that led to a poll: a moment on the lane that it came from, and the poll's begin, have
  * its number; each wake has one of its own, for a flow can't fork.
  */
+#include "export/cpu_switches.h"
 #include "export/draw.h"
 #include "export/formats.h"
 #include "export/out.h"
@@ -33,6 +34,7 @@
 /* Fields, by message. */
 enum { TRACE_PACKET = 1 };
 enum {
+	PACKET_FTRACE = 1,
 	PACKET_CLOCK_SNAPSHOT = 6,
 	PACKET_TIMESTAMP = 8,
 	PACKET_SEQUENCE = 10,
@@ -91,8 +93,31 @@ enum { FRAME_FUNCTION = 2, FRAME_MAPPING = 3, FRAME_PC = 4, FRAME_SOURCE = 5, FR
 enum { STACK_FRAMES = 2 };
 enum { SAMPLE_PID = 2, SAMPLE_TID = 3, SAMPLE_STACK = 4, SAMPLE_COUNT = 6 };
 
+enum { BUNDLE_CPU = 1, BUNDLE_EVENT = 2 };
+enum { FTRACE_TIME = 1, FTRACE_TID = 2, FTRACE_SWITCH = 4, FTRACE_WAKING = 20 };
+enum {
+	SWITCH_PREV_NAME = 1,
+	SWITCH_PREV_TID = 2,
+	SWITCH_PREV_PRIORITY = 3,
+	SWITCH_PREV_STATE = 4, /* the kernel's: 0 can run, 1 sleeps, 2 can't be interrupted */
+	SWITCH_NEXT_NAME = 5,
+	SWITCH_NEXT_TID = 6,
+	SWITCH_NEXT_PRIORITY = 7,
+};
+enum {
+	WAKING_NAME = 1,
+	WAKING_TID = 2,
+	WAKING_PRIORITY = 3,
+	WAKING_SUCCESS = 4,
+	WAKING_CPU = 5,
+};
+
 enum { CLOCK_REALTIME_ID = 1, CLOCK_MONOTONIC_ID = 3, CLOCK_BOOTTIME_ID = 6 };
-enum { SEQUENCE_SLICES = 1, SEQUENCE_SAMPLES = 2 };
+enum { SEQUENCE_SLICES = 1, SEQUENCE_SAMPLES = 2, SEQUENCE_SWITCHES = 3 };
+
+/* That of a thread without a wish; recordings do not have it. */
+#define PRIORITY 120
+#define BUNDLE_EVENTS 512u
 
 /* The first packet: sequence 1 begins. */
 #define PERFETTO_BEGIN "\x0a\x07\x50\x01\x68\x01\xb8\x05\x01"
@@ -129,6 +154,7 @@ struct perfetto {
 	bool samples_begun;
 	uint64_t family_parent; /* track of the group told last */
 	unsigned counter;
+	struct cpu_switches switches;
 };
 
 /* ---- packets ---- */
@@ -547,6 +573,88 @@ static int on_sample(void *ctx, const struct tl_sample *sample, struct draw_at a
 	return packet_end(p, packet);
 }
 
+/* ---- what CPUs ran ---- */
+
+static int on_off_cpu(void *ctx, const struct tl_off_cpu *off)
+{
+	struct perfetto *p = ctx;
+
+	return cpu_switches_add(&p->switches, p->draw.reader, off);
+}
+
+static void put_switch(struct buf *b, const struct cpu_switch *s)
+{
+	size_t event = proto_begin(b, BUNDLE_EVENT);
+
+	proto_u64(b, FTRACE_TIME, s->time_ns);
+	proto_u64(b, FTRACE_TID, s->prev.tid);
+	size_t body = proto_begin(b, FTRACE_SWITCH);
+	proto_text(b, SWITCH_PREV_NAME, s->prev.name);
+	proto_u64(b, SWITCH_PREV_TID, s->prev.tid);
+	proto_u64(b, SWITCH_PREV_PRIORITY, PRIORITY);
+	proto_u64(b, SWITCH_PREV_STATE, s->known && s->prev_runs ? 0 : s->prev_deep ? 2 : 1);
+	proto_text(b, SWITCH_NEXT_NAME, s->next.name);
+	proto_u64(b, SWITCH_NEXT_TID, s->next.tid);
+	proto_u64(b, SWITCH_NEXT_PRIORITY, PRIORITY);
+	proto_end(b, body);
+	proto_end(b, event);
+}
+
+static void put_waking(struct buf *b, const struct cpu_waking *w)
+{
+	size_t event = proto_begin(b, BUNDLE_EVENT);
+
+	proto_u64(b, FTRACE_TIME, w->time_ns);
+	proto_u64(b, FTRACE_TID, w->waker.tid);
+	size_t body = proto_begin(b, FTRACE_WAKING);
+	proto_text(b, WAKING_NAME, w->woken.name);
+	proto_u64(b, WAKING_TID, w->woken.tid);
+	proto_u64(b, WAKING_PRIORITY, PRIORITY);
+	proto_u64(b, WAKING_SUCCESS, 1);
+	proto_u64(b, WAKING_CPU, w->cpu);
+	proto_end(b, body);
+	proto_end(b, event);
+}
+
+/* The next packet: switches and wakings of one CPU in order of time. */
+static int put_bundle(struct perfetto *p, size_t *at, size_t *waking)
+{
+	const struct cpu_switches *c = &p->switches;
+	const struct cpu_switch *s = *at < c->n ? &c->items[*at] : NULL;
+	const struct cpu_waking *w = *waking < c->n_wakings ? &c->wakings[*waking] : NULL;
+	uint32_t cpu = s && (!w || s->cpu <= w->cpu) ? s->cpu : w->cpu;
+	size_t packet = packet_begin(p, SEQUENCE_SWITCHES, 0);
+	size_t bundle = proto_begin(&p->packet, PACKET_FTRACE);
+
+	proto_u64(&p->packet, BUNDLE_CPU, cpu);
+	for (unsigned n = 0; n < BUNDLE_EVENTS; n++) {
+		s = *at < c->n && c->items[*at].cpu == cpu ? &c->items[*at] : NULL;
+		w = *waking < c->n_wakings && c->wakings[*waking].cpu == cpu ? &c->wakings[*waking]
+									     : NULL;
+		if (w && (!s || w->time_ns <= s->time_ns)) {
+			put_waking(&p->packet, w);
+			++*waking;
+		} else if (s) {
+			put_switch(&p->packet, s);
+			++*at;
+		} else {
+			break;
+		}
+	}
+	proto_end(&p->packet, bundle);
+	return packet_end(p, packet);
+}
+
+static int put_switches(struct perfetto *p)
+{
+	size_t at = 0, waking = 0;
+
+	TRY(cpu_switches_finish(&p->switches));
+	while (at < p->switches.n || waking < p->switches.n_wakings)
+		TRY(put_bundle(p, &at, &waking));
+	return 0;
+}
+
 /* ---- counters ---- */
 
 static int put_value(void *ctx, uint64_t at_ns, double value)
@@ -594,6 +702,7 @@ static const struct pen perfetto_pen = {
 	.flow = on_flow,
 	.long_poll = on_long_poll,
 	.sample = on_sample,
+	.off_cpu = on_off_cpu,
 	.counter = on_counter,
 };
 
@@ -610,6 +719,10 @@ static int write_all(struct perfetto *p, const struct export_options *opt, FILE 
 		return error_set(err, r, "out of memory");
 	if (r == 0)
 		r = draw_run(&p->draw, opt, err);
+	if (r == 0)
+		r = put_switches(p);
+	if (r == -ENOMEM)
+		error_set(err, r, "out of memory");
 	return out_end(&p->out, r, err);
 }
 
@@ -627,6 +740,7 @@ static int perfetto_write(struct trace_reader *reader, const struct export_optio
 	buf_done(&p.fresh);
 	map_done(&p.names);
 	map_done(&p.paths);
+	cpu_switches_done(&p.switches);
 	free(p.stacks_sent);
 	free(p.frames_sent);
 	out_done(&p.out);

@@ -4,12 +4,14 @@
 The trace processor counts these as errors: an end without a begin, a track or a name that nobody has
 described, a flow with one end, times that a clock snapshot does not cover.
 """
+import json
 from collections import Counter, defaultdict
 
 import pytest
 from conftest import GOOD
 
 BEGIN, END, MOMENT, COUNTER = 1, 2, 3, 4
+UNKNOWN = 2**31 - 1  # the thread of times in which it is not known what ran
 
 WINDOWS = [(), ("--from", "20ms"), ("--to", "30ms"), ("--from", "10ms", "--to", "10.5ms"),
            ("--family", "handle"), ("--thread", "4244"), ("--task", "4"), ("--lanes", "packed"),
@@ -26,6 +28,7 @@ class Decoded:
         assert not any(unknown(packet) for packet in trace.packet), "a field that Perfetto does not have"
         self.tracks, self.slices, self.counters = {}, defaultdict(list), defaultdict(list)
         self.starts, self.ends, self.samples = Counter(), Counter(), []
+        self.switches, self.wakings = defaultdict(list), []  # by CPU: (ns, from, its state, to)
         self.names = defaultdict(dict)  # (sequence, table) -> iid -> value
         events, clocks = [], set()
         for packet in trace.packet:
@@ -48,6 +51,9 @@ class Decoded:
                 self.event(packet, events)
             if packet.HasField("perf_sample"):
                 self.sample(packet)
+            if packet.HasField("ftrace_events"):
+                for event in packet.ftrace_events.event:
+                    self.ftrace(packet.ftrace_events.cpu, event)
         self.nest(sorted(events, key=lambda event: event[0]))
 
     def event(self, packet, events):
@@ -67,6 +73,18 @@ class Decoded:
         self.starts.update(event.flow_ids)
         self.ends.update(event.terminating_flow_ids)
         events.append((packet.timestamp, len(events), event.type, event.track_uuid, name, category, notes))
+
+    def ftrace(self, cpu, event):
+        if event.HasField("sched_switch"):
+            told = event.sched_switch
+            # The trace processor counts it as an error if another thread leaves the CPU than got it.
+            if self.switches[cpu]:
+                assert self.switches[cpu][-1][0] <= event.timestamp and self.switches[cpu][-1][3] == told.prev_pid
+            assert event.pid == told.prev_pid != told.next_pid and told.prev_comm and told.next_comm
+            self.switches[cpu].append((event.timestamp, told.prev_pid, told.prev_state, told.next_pid))
+        else:
+            assert event.HasField("sched_waking") and event.sched_waking.target_cpu == cpu
+            self.wakings.append((event.timestamp, event.sched_waking.pid, cpu, event.pid))
 
     def sample(self, packet):
         names = {table: self.names[packet.trusted_packet_sequence_id, table] for table in
@@ -180,3 +198,22 @@ def test_samples(export, report, decode):
     for function in cpu["functions"]:
         if function["function"] and function["self"]:
             assert inner[function["function"]] * 1000000 == function["self"]
+
+
+def test_switches(export, decode):
+    """What CPUs ran: switches and wakings of the scheduler, as far as --sched knows them."""
+    path, _ = export(GOOD / "switches.plx", "switches.pftrace")
+    decoded = decode(path)
+    rows = [json.loads(line) for line in export(GOOD / "switches.plx", "switches.jsonl")[0].read_text().splitlines()]
+    away = [row for row in rows if row["table"] == "off_cpu"]
+    begin = min(packet[0] for cpu in decoded.switches.values() for packet in cpu) - min(row["time_ns"] for row in away)
+    states = {"preempted": 0, "sleeping": 1, "uninterruptible": 2}
+    left = {(at, who): state for cpu in decoded.switches.values() for at, who, state, _ in cpu}
+    got = {(at, who) for cpu in decoded.switches.values() for at, _, _, who in cpu}
+    for row in away:
+        assert left[begin + row["time_ns"], row["thread"]] == states[row["reason"]]
+    assert sum((begin + row["time_ns"] + row["duration_ns"], row["thread"]) in got for row in away) >= 3
+    # Who ran in place of the thread, from when it was ready; not known is not made up.
+    assert [(at - begin, *rest) for at, *rest in decoded.switches[3]] == [
+        (6900000, 0, 1, 201), (8920000, 201, 1, 0), (8921000, 0, 1, UNKNOWN), (14910000, UNKNOWN, 1, 901), (19890000, 901, 1, 201)]
+    assert [(at - begin, *rest) for at, *rest in decoded.wakings] == [(14910000, 201, 3, 202)]
