@@ -333,7 +333,8 @@ int ring_memory_make(struct injector *in, struct code_cave *cave,
 		m.segment = true;
 		rc = open_namespaces(&m);
 		rc = rc < 0 ? rc : share(in, cave, &m);
-		if (rc < 0 && !process_alive(in->process))
+		/* Of one that is killed it may not be seen yet that it ends; one that lives gets an error. */
+		if (rc < 0)
 			remove_left(&m);
 		if (rc < 0 && !m.err->code)
 			error_sys(m.err, rc, "it was refused System V shared memory");
