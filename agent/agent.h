@@ -138,8 +138,9 @@ _Static_assert(offsetof(struct agent_notes, polls) == 64, "one line");
  * never touched. */
 struct agent_private {
 	struct agent_state state;
-	uint64_t no_ring_until; /* ticks: no ring was free, don't look before */
-	uint64_t n_raised;	/* Tokio polls open in which a panic was raised */
+	uint64_t no_ring_until;	 /* ticks: no ring was free, don't look before */
+	uint64_t n_raised;	 /* Tokio polls open in which a panic was raised */
+	uint64_t no_raise_until; /* ticks: the stacks of panics before that are left out */
 	struct agent_thread threads[AGENT_N_THREADS] __attribute__((aligned(64)));
 	struct agent_notes notes[AGENT_MAX_RINGS];
 };

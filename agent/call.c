@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Places that aren't a task's: blocking calls through a GOT, spawn sites, the start of a block_on,
- * a panic's start.
+ * a panic's start, with its stack and its message.
  */
 #include "agent/agent.h"
+#include "agent/point.h"
 #include "agent/thunks.h"
 
 #define WAIT_PASS 0u /* not measured */
@@ -29,15 +30,17 @@ static bool may_be_address(uint64_t word)
 	return word >= AGENT_PAGE && word < ARCH_USER_END;
 }
 
-/* A stack that doesn't fit is left out as a whole. */
-static __attribute__((noinline)) void put_stack(struct agent_notes *n, uint64_t ip,
-						const uint64_t *sp, uint64_t bp)
+#define TEXT_WORDS (AGENT_TEXT_BYTES / AGENT_TEXT_WORD_BYTES)
+
+/* When it was taken; 0: it doesn't fit, with what comes after it, and is left out as a whole. */
+static __attribute__((noinline)) uint64_t put_stack(struct agent_notes *n, uint64_t ip,
+						    const uint64_t *sp, uint64_t bp)
 {
 	uint64_t ticks = arch_ticks();
 	uint32_t n_words;
 
-	if (!agent_may(AGENT_MAY_ASK) || !agent_has_room(n, AGENT_STACK_WORDS + 3 + 1))
-		return;
+	if (!agent_may(AGENT_MAY_ASK) || !agent_has_room(n, AGENT_STACK_WORDS + 3 + TEXT_WORDS + 1))
+		return 0;
 	n_words = readable_words((uint64_t)sp);
 	agent_put_at(n, ticks, AE_STACK, agent_ref(AGENT_STACK_IP, ip));
 	agent_put_at(n, ticks, AE_STACK, agent_ref(AGENT_STACK_SP, (uint64_t)sp));
@@ -45,6 +48,7 @@ static __attribute__((noinline)) void put_stack(struct agent_notes *n, uint64_t 
 	for (uint32_t i = 0; i < n_words; i++)
 		if (may_be_address(sp[i]))
 			agent_put_at(n, ticks, AE_STACK, agent_ref(i, sp[i]));
+	return ticks;
 }
 
 static bool is_epoll(uint16_t call)
@@ -186,8 +190,70 @@ void agent_root_enter(const struct agent_hook *hook, const uint64_t *frame)
 		agent_no_ring(1);
 }
 
+/* A panic's stack takes longer than what it replaces in the ring, so there is one in so many ticks, about
+ * a millisecond. */
+#define RAISE_PAUSE_TICKS (1u << 21)
+/* A longer one is no message. */
+#define TEXT_LENGTH_MAX (1u << 20)
+
+static const uint64_t *readable(struct agent_notes *n, uint64_t at, uint32_t bytes)
+{
+	return !(at & 7) && agent_readable(n, at, bytes) ? (const uint64_t *)at : NULL;
+}
+
+/* The bytes of what may be the message in the payload of a panic, that many; 0: there are none. */
+static uint32_t panic_text(struct agent_notes *n, const uint64_t *exception,
+			   const unsigned char **ret_text)
+{
+	const uint64_t *payload =
+		readable(n, (uint64_t)(exception + PANIC_PAYLOAD_WORD + PANIC_CANARY_WORDS), 16);
+	const uint64_t *vtable = payload ? readable(n, payload[1], 16) : NULL;
+	uint64_t bytes = vtable ? vtable[PANIC_VTABLE_SIZE_WORD] : 0, at, length;
+
+	if (bytes != PANIC_STR_BYTES && bytes != PANIC_STRING_BYTES)
+		return 0;
+	const uint64_t *words = readable(n, payload[0], (uint32_t)bytes);
+	if (!words)
+		return 0;
+	/* An address is larger than any capacity. */
+	at = bytes == PANIC_STRING_BYTES && words[1] > words[0] ? words[1] : words[0];
+	length = words[bytes / 8 - 1];
+	if (!length || length > TEXT_LENGTH_MAX)
+		return 0;
+	length = length < AGENT_TEXT_BYTES ? length : AGENT_TEXT_BYTES;
+	if (!agent_readable(n, at, (uint32_t)length))
+		return 0;
+	*ret_text = (const unsigned char *)at;
+	return (uint32_t)length;
+}
+
+static __attribute__((noinline)) void put_raise(struct agent_notes *n, const uint64_t *exception,
+						const uint64_t *frame)
+{
+	uint64_t now = arch_ticks(), ticks, *until = &agent_private()->no_raise_until;
+	const unsigned char *text = NULL;
+	uint32_t length;
+
+	/* The counter may have begun anew since. */
+	if (__atomic_load_n(until, __ATOMIC_RELAXED) - now < RAISE_PAUSE_TICKS)
+		return;
+	__atomic_store_n(until, now + RAISE_PAUSE_TICKS, __ATOMIC_RELAXED);
+	ticks = put_stack(n, frame[1] - 1, frame + 2, frame[0]);
+	if (!ticks)
+		return;
+	length = panic_text(n, exception, &text);
+	for (uint32_t i = 0; i < length; i += AGENT_TEXT_WORD_BYTES) {
+		uint64_t word = 0;
+
+		for (uint32_t k = 0; k < AGENT_TEXT_WORD_BYTES && i + k < length; k++)
+			word |= (uint64_t)text[i + k] << 8 * k;
+		agent_put_at(n, ticks, AE_TEXT, agent_ref(i / AGENT_TEXT_WORD_BYTES, word));
+	}
+	agent_put_at(n, ticks, AE_RAISE, 0);
+}
+
 /* The panic's way out of the poll, if it takes one, is seen at the poll's end. */
-void agent_raise(void *exception, struct agent_hook *hook)
+void agent_raise(void *exception, struct agent_hook *hook, const uint64_t *frame)
 {
 	struct agent_notes *n = agent_peek_notes();
 	const uint64_t *words = exception;
@@ -202,7 +268,10 @@ void agent_raise(void *exception, struct agent_hook *hook)
 		__atomic_fetch_add(&agent_private()->n_raised, 1, __ATOMIC_RELAXED);
 	/* others may leave word there meanwhile */
 	__atomic_fetch_or(&poll->flags, POLL_RAISED, __ATOMIC_RELAXED);
-	if (words[0] == PANIC_CLASS)
-		poll->raised = (struct panic_payload){
-			{words[PANIC_PAYLOAD_WORD], words[PANIC_PAYLOAD_WORD + 1]}};
+	if (words[0] != PANIC_CLASS)
+		return;
+	poll->raised =
+		(struct panic_payload){{words[PANIC_PAYLOAD_WORD], words[PANIC_PAYLOAD_WORD + 1]}};
+	if (agent_state()->stacks & AGENT_STACKS_PANICS && is_inside(n))
+		put_raise(n, words, frame);
 }

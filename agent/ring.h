@@ -47,7 +47,7 @@
 #include <stdint.h>
 
 #define AGENT_MAGIC 0x0031786c6c6f70ULL /* "pollx1\0" */
-#define AGENT_ABI 21u
+#define AGENT_ABI 22u
 #define AGENT_STUB_BYTES 16u
 #define AGENT_MAX_HOOKS 65535u
 #define AGENT_KIND_NONE 0xffffu
@@ -120,8 +120,8 @@ enum agent_event_type {
 	AE_FUTURE_SNAPSHOT_END,	  /* when it ended */
 	AE_POLL_ABORTED, /* task: end of what was no poll: it was aborted between our look at it
 			   * and the runtime's, and dropped unpolled */
-	/* which << 48 | a word of the stack: right before an AE_SPAWN or AE_BLOCK, all with one
-	 * time, the thread's registers there (agent_stack_word) and, in order, those words from
+	/* which << 48 | a word of the stack: right before an AE_SPAWN, AE_BLOCK or AE_RAISE, all with
+	 * one time, the thread's registers there (agent_stack_word) and, in order, those words from
 	 * rsp on that may be addresses, each with its place in words. The others are left out. */
 	AE_STACK,
 	/* As AE_FUTURE_SNAPSHOT_END, of a future that is no coroutine and is ready: what is in its
@@ -142,6 +142,10 @@ enum agent_event_type {
 	 * chain, by its number from the innermost on (AGENT_LINK_OWN: at the end's own await point),
 	 * as the program's node says (`resource`). After the chain, before the end, with its time. */
 	AE_RESOURCE,
+	/* Inside a poll a panic starts. Right before it, with its time, are its stack (AE_STACK) and what
+	 * may be its message (AE_TEXT). */
+	AE_RAISE,
+	AE_TEXT, /* which << 48 | six bytes of a text, by their number from 0 on; 0: no more */
 	AE_N_TYPES,
 };
 
@@ -456,9 +460,13 @@ _Static_assert(__builtin_offsetof(struct agent_node, kind) == 12 &&
 /* What has an AE_STACK. */
 enum agent_stacks {
 	AGENT_STACKS_SPAWNS = 1,
-	AGENT_STACKS_LOCKS = 2, /* waits for a lock inside a poll */
-	AGENT_STACKS_CALLS = 4, /* long calls inside a poll */
+	AGENT_STACKS_LOCKS = 2,	 /* waits for a lock inside a poll */
+	AGENT_STACKS_CALLS = 4,	 /* long calls inside a poll */
+	AGENT_STACKS_PANICS = 8, /* starts of panics inside a poll: AE_RAISE */
 };
+
+#define AGENT_TEXT_WORD_BYTES 6u
+#define AGENT_TEXT_BYTES 240u /* of a message; the rest is left out */
 
 enum agent_stack_word {
 	AGENT_STACK_WORDS = 1024, /* below: a word at rsp + 8 * which */

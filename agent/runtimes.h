@@ -58,6 +58,14 @@ struct panic_payload {
 	uint64_t words[2]; /* 0 if not known */
 };
 
+/* What core's and std's panics say is in the payload's box as a &'static str (pointer, length) or as a
+ * String (capacity and pointer in either order, length). Which of them it is, the size of what is in the
+ * box tells, which is this word of its vtable; but other payloads have these sizes, too. */
+#define PANIC_CANARY_WORDS 1u
+#define PANIC_VTABLE_SIZE_WORD 1u
+#define PANIC_STR_BYTES 16u
+#define PANIC_STRING_BYTES 24u
+
 RUNTIME_INLINE bool panic_is_payload(const struct panic_payload *p, uint64_t word)
 {
 	return word && (word == p->words[0] || word == p->words[1]);

@@ -14,7 +14,7 @@
 #define FUTURE_BYTES 64
 #define FLAG_FRAME 128
 #define REGISTERED 2
-#define IMAGE_ABI 21
+#define IMAGE_ABI 22
 /* struct agent_private: the state, the threads, the notes. */
 #define AGENT_NOTES (448 + 8192 * 32)
 #define AGENT_NOTES_BYTES 1408
@@ -71,7 +71,7 @@ void agent_async_wake(void *header, struct agent_hook *hook);
 void agent_async_cancel(void *header, struct agent_hook *hook);
 void agent_root_wake(void *data, struct agent_hook *hook);
 void agent_drop(void *header, struct agent_hook *hook);
-void agent_raise(void *exception, struct agent_hook *hook);
+void agent_raise(void *exception, struct agent_hook *hook, const uint64_t *frame);
 
 /* Called around the original, which the thunk calls. */
 struct agent_begun agent_async_begin(void *header, struct agent_hook *hook);

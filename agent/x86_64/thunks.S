@@ -111,7 +111,8 @@ agent_image_live:
 	END \name
 	.endm
 
-/* Calls \to(first argument, hook), then jumps to the original with its three arguments as they were. */
+/* Calls \to(first argument, hook, frame: the caller's %rbp, the return address, what it had on the stack),
+ * then jumps to the original with its three arguments as they were. */
 	.macro RECORD to
 	pushq %rbp
 	.cfi_adjust_cfa_offset 8
@@ -123,6 +124,7 @@ agent_image_live:
 	pushq %rax
 	pushq %rdx
 	movq %rax, %rsi
+	movq %rbp, %rdx
 	call \to
 	movq -32(%rbp), %rdx
 	movq -24(%rbp), %rax

@@ -21,7 +21,7 @@ static const struct finding_rule *const rules[] = {
 	&rule_kept,	     &rule_lifo_slot,	 &rule_delay,	       &rule_never_polled,
 	&rule_queue_depth,   &rule_dropped,	 &rule_herd,	       &rule_imbalance,
 	&rule_in_place,	     &rule_chatty_pool,	 &rule_samples_lost,   &rule_spawns_unseen,
-	&rule_short,	     &rule_large_future, &rule_boxed_future,
+	&rule_short,	     &rule_large_future, &rule_boxed_future,   &rule_idle_waits,
 };
 #define N_RULES (sizeof(rules) / sizeof(rules[0]))
 
@@ -393,6 +393,24 @@ static void finding_complete(const struct findings_facts *facts, struct finding 
 		f->process = k->process;
 	else if (trace_reader_n_processes(facts->reader) == 1)
 		f->process = 0;
+}
+
+static bool has_found(const struct findings *f, const char *rule, uint32_t kind)
+{
+	for (size_t i = 0; i < f->n_drafts; i++)
+		if (f->drafts[i]->f.kind == kind && (!rule || !strcmp(f->drafts[i]->f.rule, rule)))
+			return true;
+	return false;
+}
+
+bool rule_has_found(const struct rule_state *st, const struct finding_rule *rule, uint32_t kind)
+{
+	return has_found(st->all, rule->name, kind);
+}
+
+bool rule_has_found_any(const struct rule_state *st, uint32_t kind)
+{
+	return has_found(st->all, NULL, kind);
 }
 
 int rule_skips(struct rule_state *st, const char *reason)

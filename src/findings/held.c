@@ -584,3 +584,97 @@ const struct finding_rule rule_runtime_drop = {
 	.state_bytes = sizeof(struct rule_state),
 	.judge_moment = judge_runtime_drop,
 };
+
+/* ---- tasks that waited all the time ---- */
+
+#define IDLE_TASKS 3
+
+/* Tasks of a kind that wait at one point for one kind of thing. */
+struct idle_group {
+	uint64_t n;
+	const struct await_node *leaf, *own;
+	size_t first; /* index of a task */
+};
+
+/* What other tasks give, and should some time: no sockets, timers, messages. */
+static bool is_given_by_tasks(enum await_wait wait)
+{
+	return wait == AW_NOTIFY || wait == AW_ONESHOT || wait == AW_SEMAPHORE ||
+	       wait == AW_MUTEX || wait == AW_RWLOCK;
+}
+
+static int add_idle(struct map *groups, const struct rule_moment *rm, size_t task)
+{
+	const struct moment_task *t = &rm->m.tasks[task];
+	size_t n = 0;
+	const struct await_node *leaf = t->tree ? only_leaf(t->tree, &n) : NULL;
+	const struct await_node *own = own_point(&rm->graph, t);
+	struct idle_group *g;
+
+	if (!leaf || !own || !is_given_by_tasks(leaf->wait) || leaf->granted)
+		return 0;
+	g = map_get_or_new(groups, (uintptr_t)t->kind, (uint64_t)own->line << 8 | leaf->wait,
+			   sizeof(*g));
+	if (!g)
+		return -ENOMEM;
+	if (!g->n++)
+		*g = (struct idle_group){.n = 1, .leaf = leaf, .own = own, .first = task};
+	return 0;
+}
+
+static void find_idle(struct rule_state *st, const struct rule_moment *rm,
+		      const struct idle_group *g)
+{
+	const struct moment_task *t = &rm->m.tasks[g->first];
+	struct finding_draft *d = rule_finds(st, 25);
+
+	if (!d)
+		return;
+	say_count(&d->text, g->n, "task", "tasks");
+	buf_str(&d->text, " of ");
+	text_safe(&d->text, t->kind->name);
+	buf_str(&d->text, " waited all the time for ");
+	text_safe(&d->text, g->leaf->name ? g->leaf->name : "?");
+	say_at(&d->text, g->own->file, g->own->line, g->own->name);
+	buf_str(&d->text, "; nobody has given it");
+	finding_of_moment(d, st, rm, t);
+	finding_spans(d, rule_facts(st)->scope.begin_ns, rm->m.now_ns);
+}
+
+static int judge_idle(struct rule_state *st, const struct rule_moment *rm)
+{
+	const struct idle_group *most = NULL;
+	struct map groups = {0};
+	const struct map_entry *e;
+	size_t pos = 0;
+	int rc = 0;
+
+	if (rm->m.when != MOMENT_END || rule_facts(st)->scope.length_ns < NSEC_PER_SEC)
+		return 0;
+	for (size_t i = 0; i < rm->m.n_tasks && rc == 0; i++)
+		if (rm->m.tasks[i].state == IS_IDLE && rm->m.tasks[i].kind->role == TR_TASK &&
+		    !rule_has_found_any(st, rm->kinds[i]) && rule_is_quiet(st, rm, &rm->m.tasks[i]))
+			rc = add_idle(&groups, rm, i);
+	while (rc == 0 && (e = map_next(&groups, &pos))) {
+		const struct idle_group *g = e->value;
+
+		if (g->n >= IDLE_TASKS &&
+		    (!most || g->n > most->n || (g->n == most->n && g->first < most->first)))
+			most = g;
+	}
+	if (most)
+		find_idle(st, rm, most);
+	map_free(&groups, free);
+	return rc;
+}
+
+const struct finding_rule rule_idle_waits = {
+	.name = "idle-waits",
+	.title = "tasks that waited all the time",
+	.advice = "they may be there for a signal that has yet to come; if not, it was given "
+		  "before they "
+		  "waited for it, or who should give it is gone",
+	.needs_events = true,
+	.state_bytes = sizeof(struct rule_state),
+	.judge_moment = judge_idle,
+};

@@ -45,11 +45,18 @@ int poll_notes_sample(struct poll_notes *notes, const struct tl_sample *sample)
 	bool of_long = sample->type == TM_LONG_RUNNING || sample->type == TM_LONG_BLOCKED;
 	struct poll_note *note;
 
-	if (!of_long || !sample->task || !sample->stack)
+	bool of_cpu = sample->type == TM_CPU_CLOCK;
+
+	if (!sample->task || !(of_cpu || (of_long && sample->stack)))
 		return 0;
 	note = note_of(notes, sample->thread, sample->task->serial);
 	if (!note)
 		return -ENOMEM;
+	if (of_cpu) {
+		note->cpu_ns += sample->weight;
+		note->n_cpu++;
+		return 0;
+	}
 	note->stack = sample->stack;
 	note->blocked_stack = sample->type == TM_LONG_BLOCKED;
 	return 0;

@@ -11,6 +11,8 @@ struct poll_note {
 	uint32_t n_calls;
 	uint64_t call_ns, calls_ns; /* it; all of them */
 	uint64_t preempted_ns;
+	uint64_t cpu_ns;    /* by samples of its CPU time */
+	uint32_t n_cpu;	    /* so many of them */
 	uint64_t stack;	    /* 1 + index, the last that was taken of a poll that takes long; 0 */
 	bool blocked_stack; /* the thread was off its CPU then */
 };

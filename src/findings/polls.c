@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define LONG_NS (10 * NSEC_PER_MSEC)
 #define OPEN_NS (100 * NSEC_PER_MSEC)
@@ -40,10 +41,41 @@ static void say_inside(const struct rule_state *st, struct buf *out, const struc
 		buf_printf(out, "%s %s", call ? ", called at" : ", at", line.data);
 }
 
-static const char *advice_for(const struct poll_note *note)
+/* Of a call that waits for a lock: whether the lock is the runtime's own, such as that of Tokio's blocking
+ * pool. std's and parking_lot's functions are on the stack for whoever uses them. */
+static bool lock_is_runtimes(const struct rule_state *st, const struct poll_note *note)
+{
+	static const char *const locks[] = {
+		"std", "core", "alloc", "parking_lot", "parking_lot_core", "lock_api"};
+	const struct trace_reader *r = rule_facts(st)->reader;
+	uint64_t stack =
+		note->call != TB_NONE && trace_call_waits_for_lock(note->call) ? note->stack : 0;
+
+	for (unsigned n = 0; stack && n < TRACE_STACK_FRAMES; n++) {
+		const struct trace_stack *s = trace_reader_stack(r, (uint32_t)(stack - 1));
+		const struct trace_frame *f = s ? trace_reader_frame(r, s->frame) : NULL;
+		size_t len = 0, i = 0;
+		const char *crate = f && f->function ? trace_crate_of(f->function, &len) : NULL;
+
+		if (crate && *crate >= 'A' && *crate <= 'Z')
+			crate = NULL; /* "Mutex::lock_contended": a type without its path */
+		while (crate && i < sizeof(locks) / sizeof(locks[0]) &&
+		       (strncmp(crate, locks[i], len) != 0 || locks[i][len]))
+			i++;
+		if (crate && i == sizeof(locks) / sizeof(locks[0]))
+			return trace_frame_is_below_poll(f);
+		stack = s ? s->parent : 0;
+	}
+	return false;
+}
+
+static const char *advice_for(const struct rule_state *st, const struct poll_note *note)
 {
 	if (note->call == TB_NONE)
 		return "move the work to spawn_blocking or a thread pool, or yield inside it";
+	if (lock_is_runtimes(st, note))
+		return "the lock is the runtime's own: call into it less often, or from fewer "
+		       "threads at once";
 	if (trace_call_waits_for_lock(note->call))
 		return "use the runtime's own lock or channel, or hold the lock for a short time "
 		       "only";
@@ -111,7 +143,7 @@ static int judge_open_poll(struct rule_state *st)
 		buf_str(&d->text, ": ");
 		say_thread(st, &d->text, o->poll.thread);
 		buf_str(&d->text, " ran nothing else meanwhile");
-		d->f.advice = advice_for(&o->note);
+		d->f.advice = advice_for(st, &o->note);
 		d->f.kind = o->kind;
 		d->f.handler = o->handler;
 		finding_spans(d, o->poll.begin_ns, end_ns);
@@ -142,7 +174,7 @@ const struct finding_rule rule_open_poll = {
 struct long_group {
 	uint32_t kind, handler, thread;
 	enum trace_role role;
-	uint64_t n, sum_ns, min_ns, max_ns, calls_ns, preempted_ns;
+	uint64_t n, sum_ns, min_ns, max_ns, calls_ns, preempted_ns, cpu_ns, n_cpu;
 	uint64_t n_without_cpu; /* for most of it */
 	uint64_t time_ns;	/* begin of the longest */
 	uint64_t serial, number;
@@ -176,6 +208,8 @@ static int long_on_poll(void *ctx, const struct tl_poll *poll)
 	g->sum_ns += ns;
 	g->calls_ns += note.calls_ns;
 	g->preempted_ns += note.preempted_ns;
+	g->cpu_ns += note.cpu_ns;
+	g->n_cpu += note.n_cpu;
 	g->n_without_cpu += note.preempted_ns > ns / 2;
 	if (!g->min_ns || ns < g->min_ns)
 		g->min_ns = ns;
@@ -209,25 +243,37 @@ static int compare_groups(const void *a, const void *b)
 	return x->note.call - y->note.call;
 }
 
+#define CPU_SAMPLES 5
+
+/* Whether they are long by their CPU time alone, as far as it was sampled. */
+static bool computes(const struct long_group *g)
+{
+	return g->n_cpu >= CPU_SAMPLES && g->cpu_ns / g->n >= LONG_NS;
+}
+
 /* Whether the lack of a CPU may be all that there is: by each poll's own time without one, or, for
- * polls without a call, by that of all threads. */
+ * polls without a call, and those that wait for a lock of the runtime's, by that of all threads. */
 static bool excused(const struct rule_state *st, const struct long_group *g)
 {
+	if (computes(g))
+		return false;
 	if (g->n_without_cpu * 2 > g->n)
 		return true;
 	/* sched_yield() gives the CPU away: how long it takes is what others do with it. */
 	if (g->note.call != TB_NONE && trace_call_waits_for_cpu(g->note.call) &&
 	    g->calls_ns > g->sum_ns / 2)
 		return true;
-	return g->note.call == TB_NONE && g->sum_ns <= rule_cpu_lacked_ns(st, g->thread);
+	/* The runtime holds its locks for some microseconds: who has one for longer lost its CPU. */
+	return (g->note.call == TB_NONE || lock_is_runtimes(st, &g->note)) &&
+	       g->sum_ns <= rule_cpu_lacked_ns(st, g->thread);
 }
 
 /* On any machine a thread is without a CPU for some ms now and then: what is no longer than that may
  * be nothing else. */
 static bool may_be_preempted(const struct rule_state *st, const struct long_group *g)
 {
-	return g->note.call == TB_NONE && g->max_ns < VERY_LONG_NS &&
-	       g->sum_ns <= rule_run_delay_ns(st, g->thread);
+	return !computes(g) && (g->note.call == TB_NONE || lock_is_runtimes(st, &g->note)) &&
+	       g->max_ns < VERY_LONG_NS && g->sum_ns <= rule_run_delay_ns(st, g->thread);
 }
 
 static unsigned long_score(const struct rule_state *st, const struct long_group *g)
@@ -263,6 +309,10 @@ static void say_long(const struct rule_state *st, struct buf *out, const struct 
 		buf_str(out, ", and had no CPU for ");
 		text_duration(out, g->preempted_ns);
 		buf_str(out, " of it");
+	} else if (computes(g)) {
+		buf_str(out, ", and computed for ");
+		text_duration(out, g->cpu_ns);
+		buf_str(out, " of it");
 	} else if (may_be_preempted(st, g) ||
 		   (g->note.call == TB_NONE && rule_cpu_lacked_ns(st, g->thread))) {
 		buf_str(out, ", perhaps because its thread had no CPU");
@@ -288,7 +338,7 @@ static int judge_long_polls(struct rule_state *st)
 			break;
 		n++;
 		say_long(st, &d->text, g);
-		d->f.advice = advice_for(&g->note);
+		d->f.advice = advice_for(st, &g->note);
 		d->f.kind = g->kind;
 		d->f.handler = g->handler;
 		finding_spans(d, g->time_ns, g->time_ns + g->max_ns);
@@ -409,10 +459,13 @@ static int blocking_on_block(void *ctx, const struct tl_block *block)
 
 /* Whether the program is to blame for the length of such calls. sched_yield() only offers the CPU
  * to others; and where threads lack a CPU, one may hold a lock and have none. */
-static bool blames_program(const struct call_group *g, bool cpu_lacks)
+static bool blames_program(const struct rule_state *st, const struct call_group *g, bool cpu_lacks)
 {
 	if (trace_call_waits_for_lock(g->call))
-		return !cpu_lacks || g->max_ns >= LONG_NS;
+		return !cpu_lacks ||
+		       (g->max_ns >= LONG_NS &&
+			!lock_is_runtimes(st,
+					  &(struct poll_note){.call = g->call, .stack = g->stack}));
 	return !trace_call_waits_for_cpu(g->call);
 }
 
@@ -480,7 +533,7 @@ static int judge_blocking(struct rule_state *st)
 	if (s->groups.n && !groups)
 		return -ENOMEM;
 	for (size_t i = 0; i < s->groups.n; i++) {
-		if (!blames_program(groups[i], lacks))
+		if (!blames_program(st, groups[i], lacks))
 			continue;
 		all.n += groups[i]->n;
 		all.sum_ns += groups[i]->sum_ns;

@@ -56,7 +56,7 @@ extern const struct finding_rule rule_deadlock, rule_lost_task, rule_stuck_poll,
 extern const struct finding_rule rule_failing_calls;
 /* held.c */
 extern const struct finding_rule rule_read_twice, rule_guard, rule_held_future, rule_semaphore,
-	rule_channel, rule_runtime_drop;
+	rule_channel, rule_runtime_drop, rule_idle_waits;
 /* sizes.c */
 extern const struct finding_rule rule_large_future, rule_boxed_future;
 /* requests.c */
@@ -140,6 +140,9 @@ void finding_of_moment(struct finding_draft *d, const struct rule_state *st,
 		       const struct rule_moment *rm, const struct moment_task *t);
 void finding_of_moment_thread(struct finding_draft *d, const struct rule_state *st,
 			      const struct rule_moment *rm, const struct moment_thread *t);
+/* Whether a rule that has judged before, this one or any, has a finding of that family. */
+bool rule_has_found(const struct rule_state *st, const struct finding_rule *rule, uint32_t kind);
+bool rule_has_found_any(const struct rule_state *st, uint32_t kind);
 /* `reason` continues "not applicable, because ...". */
 int rule_skips(struct rule_state *st, const char *reason);
 /* Skips with the reason, true, where events are missing that the rule needs. */

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct tasks_family {
 	enum trace_role role;
@@ -15,6 +16,14 @@ struct tasks_family {
 	/* Of those that wait when the trace ends: for sockets; elsewhere, and where the last one. */
 	uint64_t n_at_sockets, n_elsewhere, place;
 	uint64_t panicked_task, panicked_serial;
+	uint64_t panic_stack, panic_message; /* of the first for which they are known: 1 + index */
+};
+
+/* Where a task's last panic started: one that unwinds now, as many as there are threads. A power of two. */
+#define N_LAST_PANICS (1u << 8)
+
+struct last_panic {
+	uint64_t serial, stack, message;
 };
 
 struct tasks_state {
@@ -24,6 +33,7 @@ struct tasks_state {
 	 * at one. */
 	uint64_t last_place;
 	enum wait_for last_for;
+	struct last_panic panics[N_LAST_PANICS]; /* by serial, modulo N_LAST_PANICS */
 };
 
 static struct tasks_family *tasks_family(struct tasks_state *s, uint32_t kind)
@@ -38,8 +48,20 @@ static void done_tasks(struct rule_state *st)
 
 /* ---- panics ---- */
 
+static int panicked_on_sample(void *ctx, const struct tl_sample *sample)
+{
+	struct tasks_state *s = ctx;
+
+	if (sample->type == TM_PANIC && sample->task)
+		s->panics[sample->task->serial % N_LAST_PANICS] =
+			(struct last_panic){sample->task->serial, sample->stack, sample->message};
+	return 0;
+}
+
 static int panicked_on_task_end(void *ctx, struct tl_task *task)
 {
+	const struct last_panic *p =
+		&((struct tasks_state *)ctx)->panics[task->serial % N_LAST_PANICS];
 	struct tasks_family *f;
 
 	if (task->outcome != TO_PANICKED)
@@ -52,7 +74,61 @@ static int panicked_on_task_end(void *ctx, struct tl_task *task)
 		f->panicked_task = task->number;
 		f->panicked_serial = task->serial;
 	}
+	if (!f->panic_stack && p->serial == task->serial) {
+		f->panic_stack = p->stack;
+		f->panic_message = p->message;
+	}
 	return 0;
+}
+
+/* What core's and std's panics pass through: of others the payload may be no text. */
+static bool says_text(const struct trace_reader *r, uint64_t stack)
+{
+	for (unsigned n = 0; stack && n < TRACE_STACK_FRAMES; n++) {
+		const struct trace_stack *s = trace_reader_stack(r, (uint32_t)(stack - 1));
+		const struct trace_frame *f = s ? trace_reader_frame(r, s->frame) : NULL;
+
+		if (f && f->function && strstr(f->function, "rust_begin_unwind"))
+			return true;
+		stack = s ? s->parent : 0;
+	}
+	return false;
+}
+
+/* Whether somebody has the task's join handle, where the memory at the end says it. */
+static void say_handle(const struct rule_state *st, struct buf *out, uint32_t kind, uint64_t number)
+{
+	const struct findings_facts *facts = rule_facts(st);
+	const struct trace_kind *k = trace_reader_kind(facts->reader, kind);
+
+	for (size_t i = 0; k && i < facts->n_moments; i++) {
+		const struct rule_moment *rm = &facts->moments[i];
+
+		if (rm->m.process != k->process || rm->m.when != MOMENT_END || !number)
+			continue;
+		for (size_t t = 0; t < rm->m.n_tasks; t++)
+			if (rm->kinds[t] == kind && rm->m.tasks[t].id == number &&
+			    rm->m.tasks[t].state == IS_DONE && rm->m.tasks[t].join_interest)
+				buf_str(out, "; its JoinHandle is kept, but nobody has asked it");
+	}
+}
+
+/* Its place, and what it says, as far as known. */
+static void say_panic(const struct rule_state *st, struct buf *out, const struct tasks_family *f)
+{
+	const struct trace_reader *r = rule_facts(st)->reader;
+	_cleanup_buf_ struct buf place = BUF_INIT;
+	const char *message = f->panic_message && says_text(r, f->panic_stack)
+				      ? trace_reader_message(r, (uint32_t)(f->panic_message - 1))
+				      : NULL;
+
+	if (say_stack(st, &place, f->panic_stack) && place.data)
+		buf_printf(out, ", in %s", place.data);
+	if (message) {
+		buf_str(out, ": \"");
+		text_safe(out, message);
+		buf_char(out, '"');
+	}
 }
 
 static int judge_panicked(struct rule_state *st)
@@ -78,7 +154,10 @@ static int judge_panicked(struct rule_state *st)
 			   f->n_panicked > 1 ? ", first task %llu at " : ", task %llu at ",
 			   (unsigned long long)f->panicked_task);
 		say_time(st, &d->text, f->first_panic_ns);
+		say_panic(st, &d->text, f);
+		say_handle(st, &d->text, kind, f->panicked_task);
 		d->f.kind = kind;
+		d->f.stack = f->panic_stack;
 		finding_spans(d, f->first_panic_ns, f->first_panic_ns);
 		finding_of(d, f->panicked_serial, f->panicked_task);
 	}
@@ -89,7 +168,8 @@ const struct finding_rule rule_panicked = {
 	.name = "panicked",
 	.title = "tasks that panicked",
 	.advice = "await the task's JoinHandle, whose error has the panic's message",
-	.sink = &(const struct timeline_sink){.task_end = panicked_on_task_end},
+	.sink = &(const struct timeline_sink){.task_end = panicked_on_task_end,
+					      .sample = panicked_on_sample},
 	.state_bytes = sizeof(struct tasks_state),
 	.judge = judge_panicked,
 	.done = done_tasks,

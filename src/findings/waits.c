@@ -40,12 +40,16 @@ static void say_awaits(const struct rule_state *st, struct buf *out, uint64_t pl
 #define STUCK_NS NSEC_PER_SEC
 #define STUCK_AT_LOCK 2
 #define STUCK_ELSEWHERE 20
+#define LEFT_BEHIND 10 /* times as long as the longest wait there that a wake has ended */
 
 struct wait_point {
 	uint32_t kind;
 	uint64_t place;
-	uint64_t n_came, n_left;		      /* waits; those that a wake ended */
-	uint64_t last_left_ns;			      /* 0: never */
+	uint64_t n_came, n_left; /* waits; those that a wake ended */
+	uint64_t last_left_ns;	 /* 0: never */
+	uint64_t max_left_ns;	 /* the longest of those */
+	/* Of those that are open: tasks spawned in the recording that wait LEFT_BEHIND times as long. */
+	uint64_t n_behind, first_behind_ns, last_behind_ns;
 	uint64_t n_open, first_open_ns, last_open_ns; /* open at the end, and when they began */
 	uint64_t serials[FINDING_LANES], numbers[FINDING_LANES]; /* of those, the first ones */
 };
@@ -55,6 +59,19 @@ struct progress_state {
 	struct map points; /* by kind, place */
 	struct map merged; /* by kind, same_place() */
 };
+
+/* Waits that are open are told of after all others. */
+static void add_left_behind(struct wait_point *p, const struct tl_wait *wait)
+{
+	uint64_t ns = wait->end_ns - wait->begin_ns;
+
+	if (!wait->task->spawn_seen || ns < STUCK_NS || ns / LEFT_BEHIND < p->max_left_ns)
+		return;
+	if (!p->n_behind++ || wait->begin_ns < p->first_behind_ns)
+		p->first_behind_ns = wait->begin_ns;
+	if (wait->begin_ns > p->last_behind_ns)
+		p->last_behind_ns = wait->begin_ns;
+}
 
 static int progress_on_wait(void *ctx, const struct tl_wait *wait)
 {
@@ -79,12 +96,22 @@ static int progress_on_wait(void *ctx, const struct tl_wait *wait)
 			p->numbers[p->n_open] = wait->task->number;
 		}
 		p->n_open++;
+		add_left_behind(p, wait);
 	} else if (wait->next == TS_SCHEDULED) {
 		p->n_left++;
+		if (wait->end_ns - wait->begin_ns > p->max_left_ns)
+			p->max_left_ns = wait->end_ns - wait->begin_ns;
 		if (wait->end_ns > p->last_left_ns)
 			p->last_left_ns = wait->end_ns;
 	}
 	return 0;
+}
+
+/* Others go on soon, and some never: more and more of them, from all through the recording. */
+static bool leaves_behind(const struct wait_point *p, uint64_t length_ns)
+{
+	return p->n_left && p->n_behind >= STUCK_ELSEWHERE &&
+	       p->last_behind_ns - p->first_behind_ns >= length_ns / 3;
 }
 
 /* Whether the tasks there are stuck, as far as a recording can tell: those of a lock that none has
@@ -101,6 +128,8 @@ static bool is_stuck(const struct rule_state *st, const struct wait_point *p)
 		return p->n_open >= STUCK_AT_LOCK && p->last_left_ns + quiet_ns < scope->end_ns;
 	if (what == WF_IO || what == WF_TIMER)
 		return false;
+	if (leaves_behind(p, scope->length_ns))
+		return true;
 	return p->n_open >= STUCK_ELSEWHERE && p->n_left * 4 < p->n_came &&
 	       p->last_open_ns - p->first_open_ns >= scope->length_ns / 3;
 }
@@ -119,20 +148,26 @@ static int compare_points(const void *a, const void *b)
 static void find_stuck(struct rule_state *st, const struct wait_point *p)
 {
 	uint64_t end_ns = rule_facts(st)->scope.end_ns;
-	struct finding_draft *d = rule_finds(st, finding_score(60, 35, p->n_open, 20, 1));
+	bool behind =
+		p->n_left * 4 >= p->n_came && leaves_behind(p, rule_facts(st)->scope.length_ns);
+	uint64_t n = behind ? p->n_behind : p->n_open;
+	struct finding_draft *d = rule_finds(st, finding_score(60, 35, n, 20, 1));
 
 	if (!d)
 		return;
-	say_count(&d->text, p->n_open, "task", "tasks");
+	say_count(&d->text, n, "task", "tasks");
 	buf_str(&d->text, " of ");
 	say_family(st, &d->text, p->kind);
-	buf_str(&d->text, p->n_open == 1 ? " waits" : " wait");
+	buf_str(&d->text, n == 1 ? " waits" : " wait");
 	say_awaits(st, &d->text, p->place);
 	buf_str(&d->text, " at ");
 	say_place(st, &d->text, p->place);
 	buf_str(&d->text, ", the longest for ");
-	text_duration(&d->text, end_ns - p->first_open_ns);
-	if (p->last_left_ns) {
+	text_duration(&d->text, end_ns - (behind ? p->first_behind_ns : p->first_open_ns));
+	if (behind) {
+		buf_str(&d->text, ", and more all the time, while others went on there within ");
+		text_duration(&d->text, p->max_left_ns);
+	} else if (p->last_left_ns) {
 		buf_str(&d->text, "; none has gone on in the last ");
 		text_duration(&d->text, end_ns - p->last_left_ns);
 	} else {
@@ -174,6 +209,13 @@ static int merge_points(struct progress_state *s)
 			m->numbers[m->n_open + i] = p->numbers[i];
 		}
 		m->n_open += p->n_open;
+		if (p->max_left_ns > m->max_left_ns)
+			m->max_left_ns = p->max_left_ns;
+		if (p->n_behind && (!m->n_behind || p->first_behind_ns < m->first_behind_ns))
+			m->first_behind_ns = p->first_behind_ns;
+		if (p->last_behind_ns > m->last_behind_ns)
+			m->last_behind_ns = p->last_behind_ns;
+		m->n_behind += p->n_behind;
 	}
 	return 0;
 }
@@ -223,6 +265,7 @@ const struct finding_rule rule_no_progress = {
 #define CONVOY_WAIT_NS (50 * NSEC_PER_MSEC)
 #define CONVOY_PAUSE_NS (5 * NSEC_PER_MSEC)
 #define CONVOY_WAITS 3
+#define ALONE_SHARE 4 /* a quarter of the recording */
 
 /* Waits for a lock that end one right after the other: who ended the first had held it. */
 struct convoy {
@@ -235,6 +278,7 @@ struct lock_point {
 	uint32_t kind;
 	uint64_t place, n_waits, sum_ns, max_ns;
 	uint64_t time_ns, serial, number; /* of the longest */
+	struct convoy longest;		  /* who ended it */
 	struct convoy now, worst;	  /* worst: with the longest wait */
 	uint64_t n_convoys;
 	uint64_t now_max_ns, worst_max_ns;
@@ -280,6 +324,8 @@ static int convoy_on_wake(void *ctx, const struct tl_wake *wake)
 	return 0;
 }
 
+static const struct convoy nobody = {.holder_kind = TRACE_KIND_NONE};
+
 static void end_convoy(struct lock_point *p)
 {
 	if (p->now.n < CONVOY_WAITS)
@@ -315,12 +361,11 @@ static int convoy_on_wait(void *ctx, const struct tl_wait *wait)
 		p->time_ns = wait->begin_ns;
 		p->serial = wait->task->serial;
 		p->number = wait->task->number;
+		p->longest = s->woken == p->serial ? s->last_wake : nobody;
 	}
 	if (wait->end_ns > p->now.last_ns + CONVOY_PAUSE_NS) {
 		end_convoy(p);
-		p->now = s->woken == wait->task->serial
-				 ? s->last_wake
-				 : (struct convoy){.holder_kind = TRACE_KIND_NONE};
+		p->now = s->woken == wait->task->serial ? s->last_wake : nobody;
 		p->now_max_ns = 0;
 	}
 	p->now.n++;
@@ -330,10 +375,24 @@ static int convoy_on_wait(void *ctx, const struct tl_wait *wait)
 	return 0;
 }
 
+/* Where no convoy forms, since one task alone waits: for much of the recording, by a holder that waits
+ * for something else than messages and sockets, which may come when they like. */
+static bool waits_alone(const struct rule_state *st, const struct lock_point *p)
+{
+	uint64_t place = p->longest.holder_place;
+	enum wait_for holder_waits = place_waits_for(st, place);
+
+	return p->n_waits >= CONVOY_WAITS &&
+	       p->sum_ns >= rule_facts(st)->scope.length_ns / ALONE_SHARE && place &&
+	       holder_waits != WF_IO && holder_waits != WF_MESSAGE;
+}
+
 static void find_convoy(struct rule_state *st, const struct lock_point *p)
 {
+	const struct convoy *worst = p->n_convoys ? &p->worst : &p->longest;
 	uint64_t length = rule_facts(st)->scope.length_ns;
-	struct finding_draft *d = rule_finds(st, finding_score(45, 40, p->sum_ns, length, 1));
+	struct finding_draft *d =
+		rule_finds(st, finding_score(p->n_convoys ? 45 : 35, 40, p->sum_ns, length, 1));
 
 	if (!d)
 		return;
@@ -345,14 +404,17 @@ static void find_convoy(struct rule_state *st, const struct lock_point *p)
 	say_place(st, &d->text, p->place);
 	buf_str(&d->text, " took up to ");
 	text_duration(&d->text, p->max_ns);
-	if (p->worst.holder_kind != TRACE_KIND_NONE) {
+	if (worst->holder_kind != TRACE_KIND_NONE) {
 		buf_str(&d->text, ": ");
-		say_family(st, &d->text, p->worst.holder_kind);
+		say_family(st, &d->text, worst->holder_kind);
 		buf_str(&d->text, " let go at the end of ");
-		say_count(&d->text, p->n_convoys, "convoy", "convoys");
-		if (p->worst.holder_place) {
+		if (p->n_convoys)
+			say_count(&d->text, p->n_convoys, "convoy", "convoys");
+		else
+			buf_str(&d->text, "the longest");
+		if (worst->holder_place) {
 			buf_str(&d->text, "; it had held it while it waited at ");
-			say_place(st, &d->text, p->worst.holder_place);
+			say_place(st, &d->text, worst->holder_place);
 		}
 	} else {
 		buf_str(&d->text, ", in ");
@@ -362,7 +424,7 @@ static void find_convoy(struct rule_state *st, const struct lock_point *p)
 	d->f.place = p->place;
 	finding_spans(d, p->time_ns, p->time_ns + p->max_ns);
 	finding_of(d, p->serial, p->number);
-	finding_of(d, p->worst.holder, p->worst.holder_number);
+	finding_of(d, worst->holder, worst->holder_number);
 }
 
 static int compare_locks(const void *a, const void *b)
@@ -387,7 +449,7 @@ static int judge_convoy(struct rule_state *st)
 		if (!is_lock(st, points[i]->place))
 			continue;
 		end_convoy(points[i]);
-		if (!points[i]->n_convoys)
+		if (!points[i]->n_convoys && !waits_alone(st, points[i]))
 			continue;
 		find_convoy(st, points[i]);
 		n++;

@@ -176,6 +176,7 @@ struct herd_task {
 struct herd_family {
 	uint64_t n_herds, most, n_polls, n_idle_polls;
 	struct herd_run worst; /* the largest */
+	uint64_t place;	       /* where its tasks wait: of the last poll that says it */
 };
 
 struct herd_state {
@@ -250,9 +251,22 @@ static int herd_on_poll(void *ctx, const struct tl_poll *poll)
 	if (!f)
 		return -ENOMEM;
 	f->n_polls++;
+	if (poll->place)
+		f->place = poll->place;
 	f->n_idle_polls +=
 		poll->outcome == TO_PENDING && poll->end_ns - poll->begin_ns < HERD_POLL_NS;
 	return 0;
+}
+
+/* Of timers: each task has one of its own, and those that end at the same time are no trouble unless that
+ * goes on and on. */
+#define HERD_TIMERS_PER_SECOND 20
+
+static unsigned herd_score(const struct rule_state *st, const struct herd_family *f, bool timers)
+{
+	uint64_t seconds = 1 + rule_facts(st)->scope.length_ns / NSEC_PER_SEC;
+
+	return finding_score(30, 30, f->n_herds, timers ? seconds * HERD_TIMERS_PER_SECOND : 20, 1);
 }
 
 static int judge_herd(struct rule_state *st)
@@ -273,7 +287,9 @@ static int judge_herd(struct rule_state *st)
 
 		if (!f->n_herds || f->n_idle_polls * 100 < f->n_polls * HERD_SHARE)
 			continue;
-		d = rule_finds(st, finding_score(30, 30, f->n_herds, 20, 1));
+		bool timers = f->worst.source_kind == TRACE_KIND_NONE &&
+			      place_waits_for(st, f->place) == WF_TIMER;
+		d = rule_finds(st, herd_score(st, f, timers));
 		if (!d)
 			return 0;
 		buf_str(&d->text, "up to ");
@@ -284,6 +300,10 @@ static int judge_herd(struct rule_state *st)
 		if (f->worst.source_kind != TRACE_KIND_NONE) {
 			buf_str(&d->text, " by ");
 			say_family(st, &d->text, f->worst.source_kind);
+		} else if (timers) {
+			buf_str(&d->text, " by their timers");
+			d->f.advice = "let their timers end at different times, or let one task "
+				      "have one timer and do the work of all";
 		}
 		buf_str(&d->text, ", ");
 		say_count(&d->text, f->n_herds, "time", "times");

@@ -182,7 +182,9 @@ static int judge_lifo(struct rule_state *st)
 		n++;
 	}
 	uint64_t ns = worst ? worst->end_ns - worst->begin_ns : 0;
-	if (!worst || ns <= rule_cpu_lacked_ns(st, worst->thread))
+	/* Polls that are long for themselves are no matter of the CPU. */
+	if (!worst || (ns <= rule_cpu_lacked_ns(st, worst->thread) &&
+		       !rule_has_found(st, &rule_long_polls, worst->poll_kind)))
 		return 0;
 	struct finding_draft *d = rule_finds(st, finding_score(45, 30, ns, 200 * NSEC_PER_MSEC, 1));
 	if (!d)

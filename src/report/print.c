@@ -217,6 +217,15 @@ static void stack(const struct trace_reader *r, const struct trace_event *ev, st
 	}
 }
 
+/* What a panic says; NULL: that is not known, or it is another event. */
+static const char *message(const struct trace_reader *r, const struct trace_event *ev)
+{
+	bool has =
+		ev->type == TE_SAMPLE && ev->arg == TM_PANIC && ev->task && ev->task <= UINT32_MAX;
+
+	return has ? trace_reader_message(r, (uint32_t)(ev->task - 1)) : NULL;
+}
+
 static void task_name(const struct trace_reader *r, const struct trace_event *ev, struct buf *out)
 {
 	const struct trace_kind *k = kind_of(r, ev);
@@ -375,8 +384,10 @@ static void json_line(const struct printer *p, const struct trace_reader *r,
 		json_bool(&j, "idle", neighbour(r, ev)->flags & TRACE_NEIGHBOUR_IDLE);
 		json_end_object(&j);
 	}
-	if (ev->type == TE_SAMPLE)
+	if (ev->type == TE_SAMPLE && ev->arg != TM_PANIC)
 		json_u64(&j, "weight", ev->task);
+	if (message(r, ev))
+		json_string(&j, "message", message(r, ev));
 	if (ev->type == TE_RESOURCE)
 		json_u64(&j, "address", ev->task);
 	if (ev->type == TE_LOST)

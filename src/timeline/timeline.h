@@ -228,7 +228,8 @@ struct tl_sample {
 	uint32_t thread;
 	uint32_t depth; /* as tl_block.depth */
 	enum trace_sample type;
-	uint64_t time_ns, weight; /* weight: see enum trace_sample */
+	uint64_t time_ns, weight; /* weight: see enum trace_sample; of a panic 1 */
+	uint64_t message;	  /* TM_PANIC: 1 + the index of what it says; 0: not known */
 	uint64_t stack;		  /* 1 + the index of a struct trace_stack; 0: without */
 	uint64_t poll_ns;	  /* when the task's poll began; 0: of no task */
 	struct tl_round round;

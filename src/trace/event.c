@@ -156,6 +156,7 @@ const char *trace_sample_name(unsigned sample)
 		[TM_LONG_RUNNING] = "long poll, running",
 		[TM_LONG_BLOCKED] = "long poll, blocked",
 		[TM_SPAWN] = "spawn",
+		[TM_PANIC] = "panic",
 	};
 	return LOOK_UP(names, sample);
 }

@@ -168,8 +168,7 @@ enum trace_off_cpu {
 	TX_N
 };
 
-/* What a sample is of: the last two are the stack of a poll that takes long, taken while it does.
- */
+/* What a sample is of. Those of a long poll are its stack, taken while it lasts. */
 enum trace_sample {
 	TM_CPU_CLOCK = 0, /* weight in ns */
 	TM_CYCLES = 1,
@@ -178,6 +177,8 @@ enum trace_sample {
 	TM_LONG_RUNNING = 4, /* weight: ns since the poll began */
 	TM_LONG_BLOCKED = 5,
 	TM_SPAWN = 6, /* the stack of a spawn, next to its TE_SPAWN; weight 1 */
+	TM_PANIC =
+		7, /* the stack where a panic starts; weight: 1 + index of its message, 0: not known */
 	TM_N
 };
 

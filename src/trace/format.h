@@ -9,7 +9,7 @@
 
 #define PLX_MAGIC "\x89PLX\r\n\x1a\n"
 #define PLX_MAJOR 1u
-#define PLX_MINOR 9u
+#define PLX_MINOR 10u
 
 struct plx_header {
 	uint8_t magic[8];
@@ -51,6 +51,7 @@ enum plx_record_type {
 	PLX_STACK,
 	PLX_CPU,
 	PLX_NEIGHBOUR,
+	PLX_MESSAGE,
 };
 
 /* Records in a MOMENT chunk, and what a task's flags are. */

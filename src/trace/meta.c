@@ -205,6 +205,14 @@ void meta_put_neighbour(struct buf *out, uint32_t index, const struct trace_neig
 	put_record(out, PLX_NEIGHBOUR, &f);
 }
 
+void meta_put_message(struct buf *out, uint32_t index, const char *text)
+{
+	_cleanup_buf_ struct buf f = BUF_INIT;
+	buf_uleb(&f, index);
+	put_string(&f, text);
+	put_record(out, PLX_MESSAGE, &f);
+}
+
 /* ---- in ---- */
 
 struct meta_block {
@@ -253,6 +261,7 @@ void meta_done(struct meta *m)
 	free(m->coverage.items);
 	free(m->cpus.items);
 	free(m->neighbours.items);
+	free(m->messages.items);
 	*m = (struct meta){0};
 }
 
@@ -547,6 +556,18 @@ static int read_neighbour(struct meta *m, struct cursor *c)
 	return put_item(m, &m->neighbours, index, v);
 }
 
+static int read_message(struct meta *m, struct cursor *c)
+{
+	const char **v = take(m, sizeof(*v));
+	if (!v)
+		return -ENOMEM;
+	uint32_t index = get_u32(c);
+	int r = get_string(m, c, v);
+	if (r < 0 || !cursor_ok(c))
+		return r < 0 ? r : -EBADMSG;
+	return put_item(m, &m->messages, index, v);
+}
+
 int meta_read(struct meta *m, const void *payload, size_t size)
 {
 	static int (*const readers[])(struct meta *, struct cursor *) = {
@@ -556,6 +577,7 @@ int meta_read(struct meta *m, const void *payload, size_t size)
 		[PLX_COST] = read_cost,	      [PLX_PLACE] = read_place,
 		[PLX_FRAME] = read_frame,     [PLX_STACK] = read_stack,
 		[PLX_CPU] = read_cpu,	      [PLX_NEIGHBOUR] = read_neighbour,
+		[PLX_MESSAGE] = read_message,
 	};
 	struct cursor c;
 	int result = 0;

@@ -21,6 +21,7 @@ void meta_put_coverage(struct buf *out, uint32_t index, const struct trace_cover
 void meta_put_cost(struct buf *out, const struct trace_cost *c);
 void meta_put_cpu(struct buf *out, uint32_t index, const struct trace_cpu *c);
 void meta_put_neighbour(struct buf *out, uint32_t index, const struct trace_neighbour *n);
+void meta_put_message(struct buf *out, uint32_t index, const char *text);
 
 /* Items by index; where a record was lost to damage there is a gap of NULL. */
 struct meta_table {
@@ -33,7 +34,7 @@ struct meta_block;
 /* Zeroed before the first use. Items and strings stay where they are until meta_done(). */
 struct meta {
 	struct meta_table processes, runtimes, threads, kinds, places, frames, stacks, coverage,
-		cpus, neighbours;
+		cpus, neighbours, messages;
 	struct trace_cost *cost;
 	struct meta_block *blocks; /* of the memory that holds items and strings */
 	size_t total_bytes;

@@ -770,6 +770,13 @@ const struct trace_frame *trace_reader_own_frame(const struct trace_reader *r, u
 	return NULL;
 }
 
+const char *trace_reader_message(const struct trace_reader *r, uint32_t i)
+{
+	const char *const *text = meta_get(&r->meta.messages, i);
+
+	return text ? *text : NULL;
+}
+
 const struct trace_coverage *trace_reader_coverage(const struct trace_reader *r, uint32_t i)
 {
 	return meta_get(&r->meta.coverage, i);

@@ -50,6 +50,8 @@ int trace_writer_cost(struct trace_writer *w, const struct trace_cost *c);
 int trace_writer_cpu(struct trace_writer *w, const struct trace_cpu *c);
 int trace_writer_neighbour(struct trace_writer *w, const struct trace_neighbour *n,
 			   uint32_t *ret_index);
+/* What a panic says. */
+int trace_writer_message(struct trace_writer *w, const char *text, uint32_t *ret_index);
 /* A moment of one of its processes. One of the start comes before that process' events. */
 int trace_writer_moment(struct trace_writer *w, const struct trace_moment *m);
 
@@ -126,6 +128,7 @@ const struct trace_frame *trace_reader_own_frame(const struct trace_reader *r, u
 						 const char *const *own);
 const struct trace_frame *trace_reader_frame(const struct trace_reader *r, uint32_t i);
 const struct trace_stack *trace_reader_stack(const struct trace_reader *r, uint32_t i);
+const char *trace_reader_message(const struct trace_reader *r, uint32_t i); /* NULL if unknown */
 const struct trace_coverage *trace_reader_coverage(const struct trace_reader *r, uint32_t i);
 const struct trace_cost *trace_reader_cost(const struct trace_reader *r); /* NULL if unknown */
 const struct trace_cpu *trace_reader_cpu(const struct trace_reader *r, uint32_t i);

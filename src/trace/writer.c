@@ -44,7 +44,7 @@ struct trace_writer {
 	uint64_t bytes, n_events, n_moments;
 	uint64_t first_ns, last_ns; /* of all events */
 	uint32_t n_processes, n_runtimes, n_kinds, n_places, n_frames, n_stacks, n_coverage, n_cpus,
-		n_neighbours;
+		n_neighbours, n_messages;
 	struct draft **drafts; /* by thread; NULL: it has been idle */
 	uint32_t n_threads, threads_cap;
 	size_t n_buffered;
@@ -392,6 +392,16 @@ int trace_writer_neighbour(struct trace_writer *w, const struct trace_neighbour 
 {
 	TRY(next_index(&w->n_neighbours, ret_index));
 	meta_put_neighbour(&w->meta, *ret_index, n);
+	return meta_done_one(w);
+}
+
+int trace_writer_message(struct trace_writer *w, const char *text, uint32_t *ret_index)
+{
+	uint32_t index;
+
+	TRY(next_index(&w->n_messages, &index));
+	meta_put_message(&w->meta, index, text);
+	*ret_index = index;
 	return meta_done_one(w);
 }
 

@@ -7,6 +7,7 @@ import re
 import subprocess
 import time
 
+import build as builder
 import driver
 import pytest
 
@@ -32,7 +33,8 @@ TROUBLES = {
     "slow_holder": ("lock-convoy", r"waits of .*share_doc for .*mutex.*: .*sync_org let go at the end of "
                                    r"\d+ convoys?; it had held it while it waited at .* .*remote_call"),
     "recv": ("open-poll", r"scheduler \(task \d+\) has been in one poll for .* in futex"),
-    "panic": ("panicked", r"1 task panicked: .*flush_metrics, task \d+ at "),
+    "panic": ("panicked", r"1 task panicked: .*flush_metrics, task \d+ at .*, in src/panic.rs:\d+ .*flush_metrics: "
+                          r'"attempt to divide by zero"$'),
 }
 # The same, recorded when the trouble has set in, and nothing happens any more
 LATE = {
@@ -121,6 +123,28 @@ def test_dropped(recorded):
 
 def test_healthy(recorded):
     report, _ = recorded("healthy")
+    assert [f for f in of_the_program(report) if f["score"] >= WARNING] == []
+
+
+def test_shop_without_troubles(pollux, tmp_path):
+    """The demo's server, as it would be without them, under the load of its customers."""
+    shop, customers = (builder.build("demo", "release", name, root=builder.ROOT) for name in ("shop", "customers"))
+    server = subprocess.Popen([shop, "--well"], stdout=subprocess.PIPE, text=True)
+    try:
+        load = subprocess.Popen([customers, server.stdout.readline().split()[-1], "24", "9"], stdout=subprocess.DEVNULL)
+        try:
+            done = driver.record_a_while(pollux, server.pid, tmp_path / "shop.plx", "3")
+            assert done.returncode == 0, done.stderr
+        finally:
+            load.kill()
+            load.wait()
+        assert server.poll() is None, "the program should live on"
+    finally:
+        server.kill()
+        server.wait()
+    report = driver.report(pollux, tmp_path / "shop.plx")
+    served = [f for f in report["families"] if f["name"] == "shop::serve_connection"]
+    assert served and served[0]["polls"] > 500
     assert [f for f in of_the_program(report) if f["score"] >= WARNING] == []
 
 

@@ -72,8 +72,10 @@ def expected(trace, event, first_ns):
         seen = trace.neighbour[event.task - 1]
         line["neighbour"] = {key: seen[key] for key in ("pid", "tid", "name")}
         line["neighbour"]["idle"] = bool(seen["flags"] & plx.NEIGHBOUR_IDLE)
-    if name == "sample":
+    if name == "sample" and line["outcome"] != "panic":
         line["weight"] = event.task
+    elif name == "sample" and event.task - 1 in trace.message:
+        line["message"] = trace.message[event.task - 1]["text"]
     if name == "resource":
         line["address"] = event.task
     if name == "lost":

@@ -28,7 +28,8 @@ CALL = dict(enumerate(
     "getaddrinfo sched_yield".split()))
 REASON = dict(enumerate(["preempted", "sleeping", "uninterruptible", "other"]))
 SAMPLE = dict(enumerate(
-    ["cpu-clock", "cycles", "instructions", "blocked", "long poll, running", "long poll, blocked", "spawn"]))
+    ["cpu-clock", "cycles", "instructions", "blocked", "long poll, running", "long poll, blocked", "spawn",
+     "panic"]))
 MACHINE = dict(enumerate(["starting", "task local", "task global", "blocked"]))
 RESOURCE = dict(enumerate("other semaphore mutex rwlock channel notify task io".split()))
 ROLE = dict(enumerate(["task", "blocking", "worker", "root", "future"]))
@@ -54,6 +55,7 @@ RECORDS = {
     11: ("cpu", 11, "index:32 process:32 n_threads:32 cpu_ns:64 run_delay_ns:64 n_periods:64 n_throttled:64 "
                     "throttled_ns:64 quota_ns:64 period_ns:64 cgroup:s"),
     12: ("neighbour", 5, "index:32 pid:32 tid:32 flags:32 name:s"),
+    13: ("message", 2, "index:32 text:s"),
 }
 # Name, fields; :t is the number of a string, plus 1.
 MOMENT_RECORDS = {

@@ -133,10 +133,9 @@ static struct agent_hook *tokio_hook(enum agent_hook_type type, void *orig)
 	return h;
 }
 
-static int setup(void **state)
+static int setup_rings(uint32_t ring_bytes)
 {
-	(void)state;
-	area_new(&area, 4, 4096);
+	area_new(&area, 4, ring_bytes);
 	poll_hook = tokio_hook(AH_TOKIO_POLL, tokio_poll_orig);
 	schedule_hook = tokio_hook(AH_TOKIO_SCHEDULE, count_orig);
 	dealloc_hook = tokio_hook(AH_TOKIO_DEALLOC, tokio_dealloc_orig);
@@ -154,6 +153,12 @@ static int setup(void **state)
 	call_inside = NULL;
 	call_result = -42; /* of epoll_wait: it was interrupted, not idle */
 	return 0;
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	return setup_rings(4096);
 }
 
 static int setup_large(void **state)

@@ -25,7 +25,7 @@
 #define US NSEC_PER_USEC
 #define START (5000 * MS)
 #define N_THREADS 26
-#define N_RULES 43
+#define N_RULES 44
 
 enum { K_TASK, K_OTHER, K_WORKER, K_JOB, K_ROOT, K_FUTURE, K_IN_PLACE, K_HANDLER, N_KINDS };
 
@@ -91,6 +91,23 @@ static const struct trace_frame frames[] = {
 	 .line = 1},
 };
 #define N_FRAMES (sizeof(frames) / sizeof(frames[0]))
+
+/* And where core's panics come by, called by app::backoff. */
+static const struct trace_frame raise_frame = {
+	.function = "rust_begin_unwind",
+	.object = "/srv/app",
+	.file = "/rustc/59807616e1fa/library/std/src/panicking.rs",
+	.line = 689};
+#define RAISE_STACK (N_FRAMES + 1)
+
+/* A lock of the runtime's, which app::backoff comes to. */
+static const struct trace_frame lock_frames[] = {
+	{.function = "tokio::runtime::blocking::pool::Spawner::spawn_task", .object = "/srv/app"},
+	{.function = "std::sys::sync::mutex::futex::Mutex::lock", .object = "/srv/app"},
+	{.function = "Mutex::lock_contended", .object = "/srv/app"},
+};
+#define RUNTIME_LOCK_STACK (N_FRAMES + 4)
+#define MESSAGE "no rows"
 
 /* ---- a recording ---- */
 
@@ -201,6 +218,17 @@ static inline void write_recording(struct recording *rec, const char *path)
 		assert_int_equal(trace_writer_stack(w, &stack, &index), 0);
 		assert_int_equal(index, N_FRAMES - 1 - i);
 	}
+	const struct trace_stack raise = {.parent = 2, .frame = N_FRAMES};
+	assert_int_equal(trace_writer_stack(w, &raise, &index), 0);
+	assert_int_equal(index + 1, RAISE_STACK);
+	for (uint32_t i = 0; i < 3; i++) {
+		const struct trace_stack lock = {.parent = i ? index + 1 : 2,
+						 .frame = N_FRAMES + 1 + i};
+
+		assert_int_equal(trace_writer_stack(w, &lock, &index), 0);
+	}
+	assert_int_equal(index + 1, RUNTIME_LOCK_STACK);
+	assert_int_equal(trace_writer_message(w, MESSAGE, &index), 0);
 	if (rec->moments[MOMENT_START])
 		assert_int_equal(trace_writer_moment(w, rec->moments[MOMENT_START]), 0);
 	for (unsigned i = 0; i < N_THREADS; i++)
@@ -208,6 +236,9 @@ static inline void write_recording(struct recording *rec, const char *path)
 			assert_int_equal(trace_writer_events(w, i, rec->events[i], rec->n[i]), 0);
 	for (size_t i = 0; i < N_FRAMES; i++)
 		assert_int_equal(trace_writer_frame(w, &frames[i], &index), 0);
+	assert_int_equal(trace_writer_frame(w, &raise_frame, &index), 0);
+	for (size_t i = 0; i < 3; i++)
+		assert_int_equal(trace_writer_frame(w, &lock_frames[i], &index), 0);
 	/* As in a live recording, what places read is known after they were used. */
 	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
 		assert_int_equal(trace_writer_place(w, &places[i], &index), 0);

@@ -220,6 +220,112 @@ static void test_poll_outcomes(void **state)
 	assert_int_equal(area.state->registered, 2);
 }
 
+/* ---- where a panic starts ---- */
+
+/* drop, size, alignment */
+static const uint64_t str_vtable[] = {0, 16, 8}, string_vtable[] = {0, 24, 8},
+		      byte_vtable[] = {0, 1, 1};
+static uint64_t payload[3], raised[7];
+
+static void raises(struct tokio_task *t)
+{
+	call(panic_hook, raised);
+	to_pending(t);
+}
+
+static void poll_that_raises(const uint64_t *of, uint64_t first, uint64_t second, uint64_t third)
+{
+	memcpy(payload, (uint64_t[]){first, second, third}, sizeof(payload));
+	memcpy(raised, rust_exception, sizeof(raised));
+	raised[5] = (uint64_t)payload;
+	raised[6] = (uint64_t)of;
+	((struct agent_private *)area.state)->no_raise_until = 0;
+	poll_as(raises);
+}
+
+/* Of what the poll wrote, up to its end: how many words of a stack, the text, whether it raised. */
+static unsigned read_raise(char text[AGENT_TEXT_BYTES + 1], unsigned *ret_n_raised)
+{
+	struct ring *r = area_my_ring(&area);
+	struct agent_event e;
+	unsigned n = 0;
+
+	memset(text, 0, AGENT_TEXT_BYTES + 1);
+	*ret_n_raised = 0;
+	while (area_next(&area, r, &e) && (e.word0 & 255) != AE_POLL_PENDING) {
+		n += (e.word0 & 255) == AE_STACK;
+		*ret_n_raised += (e.word0 & 255) == AE_RAISE;
+		if ((e.word0 & 255) == AE_TEXT) {
+			uint64_t which = e.word1 >> 48;
+
+			assert_true(which * AGENT_TEXT_WORD_BYTES < AGENT_TEXT_BYTES);
+			memcpy(text + which * AGENT_TEXT_WORD_BYTES, &e.word1,
+			       AGENT_TEXT_WORD_BYTES);
+		}
+	}
+	return n;
+}
+
+static void test_panic_text(void **state)
+{
+	const size_t page = 4096;
+	char *last =
+		mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	const char *says = "attempt to divide by zero";
+	char text[AGENT_TEXT_BYTES + 1], longer[600];
+	uint64_t at = (uint64_t)says, n = strlen(says);
+	unsigned n_raised;
+
+	(void)state;
+	mprotect(last + page, page, PROT_NONE);
+	memset(longer, 'x', sizeof(longer));
+	memcpy(last + page - 4, "full", 4);
+	const struct {
+		const uint64_t *vtable;
+		uint64_t words[3];
+		const char *text;
+		size_t length;
+	} rows[] = {
+		{str_vtable, {at, n}, says, n},
+		{string_vtable, {32, at, n}, says, n},
+		{string_vtable, {at, 32, n}, says, n},
+		{str_vtable, {(uint64_t)longer, sizeof(longer)}, longer, AGENT_TEXT_BYTES},
+		{str_vtable, {(uint64_t)last + page - 4, 4}, "full", 4},
+		/* It goes on where nothing can be read; there is nothing; no text; no payload of that size. */
+		{str_vtable, {(uint64_t)last + page - 4, 5}, "", 0},
+		{str_vtable, {(uint64_t)last + page, 4}, "", 0},
+		{str_vtable, {8, 4}, "", 0},
+		{str_vtable, {at, 0}, "", 0},
+		{str_vtable, {at, 1ull << 40}, "", 0},
+		{byte_vtable, {at, n}, "", 0},
+		{(const uint64_t *)0x4000, {at, n}, "", 0},
+	};
+	area.state->stacks = AGENT_STACKS_PANICS;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		poll_that_raises(rows[i].vtable, rows[i].words[0], rows[i].words[1],
+				 rows[i].words[2]);
+		assert_true(read_raise(text, &n_raised) > 3);
+		assert_int_equal(n_raised, 1);
+		assert_int_equal(strlen(text), rows[i].length);
+		assert_memory_equal(text, rows[i].text, rows[i].length);
+	}
+	/* Right after one there is none; nor where they aren't wanted. */
+	raised[6] = (uint64_t)str_vtable;
+	poll_as(raises);
+	assert_int_equal(read_raise(text, &n_raised), 0);
+	area.state->stacks = AGENT_STACKS_CALLS;
+	poll_that_raises(str_vtable, at, n, 0);
+	assert_int_equal(read_raise(text, &n_raised), 0);
+	assert_int_equal(n_raised, 0);
+	munmap(last, 2 * page);
+}
+
+static int setup_raise(void **state)
+{
+	(void)state;
+	return setup_rings(1 << 18);
+}
+
 static const struct tokio_end_row *row;
 
 static void as_row(struct tokio_task *t)
@@ -743,19 +849,13 @@ int main(void)
 {
 #define WITH(name, up) cmocka_unit_test_setup_teardown(name, up, teardown)
 	const struct CMUnitTest tests[] = {
-		WITH(test_poll_outcomes, setup),
-		WITH(test_tokio_ends, setup),
-		WITH(test_output_taken, setup),
-		WITH(test_output_read, setup),
-		WITH(test_output_asked_for_early, setup),
-		WITH(test_await_points, setup),
-		WITH(test_pointers, setup),
-		WITH(test_hostile_pointers, setup),
-		WITH(test_last_reference_is_ours, setup),
-		WITH(test_poll_that_is_none, setup),
-		WITH(test_switched_off_inside_a_poll, setup),
-		WITH(test_shutdown, setup),
-		WITH(test_wakes_and_schedule, setup),
+		WITH(test_poll_outcomes, setup),     WITH(test_tokio_ends, setup),
+		WITH(test_panic_text, setup_raise),  WITH(test_output_taken, setup),
+		WITH(test_output_read, setup),	     WITH(test_output_asked_for_early, setup),
+		WITH(test_await_points, setup),	     WITH(test_pointers, setup),
+		WITH(test_hostile_pointers, setup),  WITH(test_last_reference_is_ours, setup),
+		WITH(test_poll_that_is_none, setup), WITH(test_switched_off_inside_a_poll, setup),
+		WITH(test_shutdown, setup),	     WITH(test_wakes_and_schedule, setup),
 		WITH(test_nested_polls, setup),
 	};
 	return cmocka_run_group_tests_name("agent", tests, NULL, NULL);

@@ -69,6 +69,69 @@ static void test_long_poll_stack(void **state)
 		     "of it in nanosleep, called at ../src/retry.rs:7 app::backoff\n");
 }
 
+static void waits_in_poll(struct recording *rec, uint64_t stack, uint64_t lacked_ns)
+{
+	rec->length_ns = 1000 * MS;
+	rec->cpu =
+		(struct trace_cpu){.n_threads = 2, .cpu_ns = 100 * MS, .run_delay_ns = lacked_ns};
+	worker(rec, 0);
+	spawn(rec, 0, 1 * MS, K_TASK, 1);
+	poll_begin(rec, 0, 2 * MS, K_TASK, 1);
+	at(rec, 0, 13 * MS, TE_SAMPLE, TM_LONG_BLOCKED, TRACE_KIND_NONE, 11 * MS, stack);
+	block(rec, 0, 232 * MS, 229 * MS, TB_FUTEX);
+	poll_end(rec, 0, 232 * MS, K_TASK, 1, TO_READY, 0);
+}
+
+/* Where threads lack a CPU, who holds the runtime's own lock may be one of them; a lock of the program's
+ * may be held for as long as that. */
+static void test_runtime_lock(void **state)
+{
+	struct recording rec = {0};
+	(void)state;
+	waits_in_poll(&rec, RUNTIME_LOCK_STACK, 400 * MS);
+	expect(&rec,
+	       "no-cpu: threads were ready to run, but had no CPU for 400 ms in total (they ran "
+	       "100 ms): polls and delays took longer\n");
+	waits_in_poll(&rec, N_FRAMES, 400 * MS);
+	expect_rule(&rec, "long-polls", "app::task held its thread for 230 ms");
+	waits_in_poll(&rec, RUNTIME_LOCK_STACK, 0);
+	expect_rule(&rec, "long-polls", "app::task held its thread for 230 ms");
+}
+
+/* What computes is long whatever the machine lacks, and delays others whatever it lacks. */
+static void test_computes(void **state)
+{
+	(void)state;
+	for (unsigned n_samples = 0; n_samples <= 40; n_samples += 40) {
+		struct recording rec = {
+			.length_ns = 1000 * MS,
+			.cpu = {.n_threads = 2, .cpu_ns = 100 * MS, .run_delay_ns = 700 * MS}};
+
+		worker(&rec, 0);
+		worker(&rec, 1);
+		spawn(&rec, 0, 1 * MS, K_TASK, 1);
+		poll(&rec, 0, 2 * MS, US, K_TASK, 1, TO_PENDING, P_NOTIFY);
+		spawn(&rec, 0, 3 * MS, K_OTHER, 2);
+		park(&rec, 1, 3 * MS, 900 * MS, TB_EPOLL_WAIT);
+		poll_begin(&rec, 0, 10 * MS, K_OTHER, 2);
+		wake(&rec, 0, 11 * MS, K_TASK, 1);
+		for (unsigned i = 0; i < n_samples; i++)
+			at(&rec, 0, (12 + i) * MS, TE_SAMPLE, TM_CPU_CLOCK, TRACE_KIND_NONE, MS, 0);
+		poll_end(&rec, 0, 160 * MS, K_OTHER, 2, TO_READY, 0);
+		poll(&rec, 0, 161 * MS, US, K_TASK, 1, TO_READY, 0);
+		char *got = judged(&rec, NULL);
+		bool lifo =
+			strstr(got, "lifo-slot: app::task was ready for 150 ms behind app::other");
+		bool lasts =
+			strstr(got, "long-polls: app::other held its thread for 150 ms without "
+				    "yielding, and computed for 40.0 ms of it");
+
+		if (lifo != (n_samples > 0) || lasts != (n_samples > 0))
+			fail_msg("%u samples: %s", n_samples, got);
+		free(got);
+	}
+}
+
 /* Sums of a stranger's times overflow, here to 0. */
 static void test_slow_requests_of_ages(void **state)
 {
@@ -288,6 +351,22 @@ static void test_herd(void **state)
 	expect_rule(&rec, "herd",
 		    "up to 300 tasks of app::task were woken at once by app::other, 1 time; 100 % "
 		    "of their polls did nothing but wait again\n");
+	/* Each has a timer. */
+	rec.length_ns = 1000 * MS;
+	worker(&rec, 0);
+	for (unsigned i = 0; i < 300; i++)
+		spawn(&rec, 0, 10 + i, K_TASK, 1 + i);
+	for (unsigned round = 0; round < 2; round++) {
+		for (unsigned i = 0; i < 300; i++)
+			poll(&rec, 0, (1 + 100 * round) * MS + i * 2 * US, US, K_TASK, 1 + i,
+			     TO_PENDING, P_SLEEP);
+		for (unsigned i = 0; i < 300; i++)
+			wake(&rec, 0, (90 + 100 * round) * MS + i * US, K_TASK, 1 + i);
+	}
+	expect_rule(
+		&rec, "herd",
+		"up to 300 tasks of app::task were woken at once by their timers, 2 times; 100 % "
+		"of their polls did nothing but wait again\n");
 	/* What each was woken for was there. */
 	herd(&rec, TO_READY);
 	expect_rule(&rec, "herd", NULL);
@@ -586,6 +665,80 @@ static void test_no_progress(void **state)
 	expect(&rec, "");
 }
 
+/* Every second one goes on after that long, the others never. */
+static void leave_behind(struct recording *rec, uint64_t goes_on_ns, unsigned pause_ms)
+{
+	rec->length_ns = 4000 * MS;
+	worker(rec, 0);
+	for (unsigned i = 0; i < 60; i++) {
+		uint64_t t = (10 + i * pause_ms) * MS;
+
+		spawn(rec, 0, t, K_TASK, 1 + i);
+		poll(rec, 0, t + US, US, K_TASK, 1 + i, TO_PENDING, P_NOTIFY);
+		if (i % 2)
+			continue;
+		wake(rec, 0, t + goes_on_ns, K_TASK, 1 + i);
+		poll(rec, 0, t + goes_on_ns + US, US, K_TASK, 1 + i, TO_READY, 0);
+	}
+}
+
+static void test_left_behind(void **state)
+{
+	struct recording rec = {0};
+	(void)state;
+	leave_behind(&rec, 15 * MS, 40);
+	expect_rule(
+		&rec, "no-progress",
+		"30 tasks of app::task wait for tokio::sync::notify::Notified at src/main.rs:40 "
+		"app::task, the longest for 3.95 s, and more all the time, while others went on "
+		"there "
+		"within 15.0 ms\n");
+	/* Some wait long, and go on; all came at once. */
+	leave_behind(&rec, 39 * MS + 900 * MS, 40);
+	expect_rule(&rec, "no-progress", NULL);
+	leave_behind(&rec, 4 * MS, 5);
+	expect_rule(&rec, "no-progress", NULL);
+}
+
+/* One alone waits again and again; the holder waits at `place` meanwhile. */
+static void wait_alone(struct recording *rec, unsigned place)
+{
+	rec->length_ns = 1000 * MS;
+	worker(rec, 0);
+	spawn(rec, 0, 1 * MS, K_OTHER, 50);
+	poll(rec, 0, 2 * MS, US, K_OTHER, 50, TO_PENDING, place);
+	spawn(rec, 0, 3 * MS, K_TASK, 1);
+	for (unsigned i = 0; i < 4; i++) {
+		uint64_t t = (10 + i * 200) * MS;
+
+		poll(rec, 0, t, US, K_TASK, 1, TO_PENDING, P_LOCK);
+		wake(rec, 0, t + 100 * MS, K_OTHER, 50);
+		poll_begin(rec, 0, t + 101 * MS, K_OTHER, 50);
+		wake(rec, 0, t + 102 * MS, K_TASK, 1);
+		poll_end(rec, 0, t + 103 * MS, K_OTHER, 50, TO_PENDING, place);
+		poll(rec, 0, t + 104 * MS, US, K_TASK, 1, TO_PENDING, P_SLEEP);
+		wake(rec, 0, t + 199 * MS, K_TASK, 1);
+	}
+}
+
+static void test_waits_alone(void **state)
+{
+	struct recording rec = {0};
+	(void)state;
+	wait_alone(&rec, P_SLEEP);
+	expect_rule(
+		&rec, "lock-convoy",
+		"4 waits of app::task for tokio::sync::mutex::lock at src/main.rs:10 app::task "
+		"took up "
+		"to 102 ms: app::other let go at the end of the longest; it had held it while it "
+		"waited at src/main.rs:20 app::other\n");
+	/* As those do who take turns at a queue. */
+	wait_alone(&rec, P_NOTIFY);
+	expect_rule(&rec, "lock-convoy", NULL);
+	wait_alone(&rec, P_SOCKET);
+	expect_rule(&rec, "lock-convoy", NULL);
+}
+
 static void test_convoy(void **state)
 {
 	struct recording rec = {.length_ns = 1000 * MS};
@@ -623,6 +776,37 @@ static void test_panicked(void **state)
 	spawn(&rec, 0, 1 * MS, K_TASK, 3);
 	poll(&rec, 0, 2 * MS, MS, K_TASK, 3, TO_PANICKED, 0);
 	expect(&rec, "panicked: 1 task panicked: app::task, task 3 at 3.00 ms\n");
+}
+
+static void panic_at(struct recording *rec, uint64_t message, uint64_t stack, unsigned outcome)
+{
+	rec->length_ns = 1000 * MS;
+	worker(rec, 0);
+	spawn(rec, 0, 1 * MS, K_TASK, 3);
+	poll_begin(rec, 0, 2 * MS, K_TASK, 3);
+	at(rec, 0, 2 * MS + 500 * US, TE_SAMPLE, TM_PANIC, TRACE_KIND_NONE, message, stack);
+	poll_end(rec, 0, 3 * MS, K_TASK, 3, outcome, 0);
+}
+
+static void test_panic_place(void **state)
+{
+	struct recording rec = {0};
+	(void)state;
+	panic_at(&rec, 1, RAISE_STACK, TO_PANICKED);
+	expect(&rec,
+	       "panicked: 1 task panicked: app::task, task 3 at 3.00 ms, in ../src/retry.rs:7 "
+	       "app::backoff: \"" MESSAGE "\"\n");
+	/* No message, one that the trace lost, and a payload that std's panics did not make. */
+	for (unsigned i = 0; i < 3; i++) {
+		panic_at(&rec, i == 0 ? 0 : i, i == 2 ? RAISE_STACK : N_FRAMES - i, TO_PANICKED);
+		expect(&rec, "panicked: 1 task panicked: app::task, task 3 at 3.00 ms, in "
+			     "../src/retry.rs:7 app::backoff\n");
+	}
+	panic_at(&rec, 1, 0, TO_PANICKED);
+	expect(&rec, "panicked: 1 task panicked: app::task, task 3 at 3.00 ms\n");
+	/* It was caught. */
+	panic_at(&rec, 1, RAISE_STACK, TO_READY);
+	expect(&rec, "");
 }
 
 static void grow(struct recording *rec, unsigned pause_ms, unsigned place, bool end)
@@ -847,6 +1031,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_nothing),
 		cmocka_unit_test(test_long_polls),
+		cmocka_unit_test(test_runtime_lock),
+		cmocka_unit_test(test_computes),
 		cmocka_unit_test(test_long_poll_stack),
 		cmocka_unit_test(test_slow_requests_of_ages),
 		cmocka_unit_test(test_long_polls_without_cpu),
@@ -869,8 +1055,11 @@ int main(void)
 		cmocka_unit_test(test_chatty_pool),
 		cmocka_unit_test(test_in_place),
 		cmocka_unit_test(test_no_progress),
+		cmocka_unit_test(test_left_behind),
+		cmocka_unit_test(test_waits_alone),
 		cmocka_unit_test(test_convoy),
 		cmocka_unit_test(test_panicked),
+		cmocka_unit_test(test_panic_place),
 		cmocka_unit_test(test_growth),
 		cmocka_unit_test(test_dropped),
 		cmocka_unit_test(test_overdue),

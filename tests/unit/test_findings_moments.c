@@ -370,6 +370,34 @@ static void test_guards(void **state)
 	}
 }
 
+static void wait_for(unsigned n, enum await_wait what, bool also_for_a_timer)
+{
+	begin();
+	for (unsigned i = 0; i < n; i++) {
+		struct await_node *leaf = LEAF(what, .name = "Notified", .resource = LOCK);
+
+		if (also_for_a_timer)
+			add_task(POINT(10, CHILDREN(leaf, LEAF(AW_SLEEP, .name = "sleep"))));
+		else
+			add_task(POINT(10, CHILDREN(leaf)));
+	}
+}
+
+static void test_idle_waits(void **state)
+{
+	(void)state;
+	wait_for(3, AW_NOTIFY, false);
+	finds("idle-waits",
+	      "3 tasks of app::task waited all the time for Notified at src/main.rs:10 "
+	      "app::task; nobody has given it\n");
+	wait_for(2, AW_NOTIFY, false);
+	finds("idle-waits", NULL);
+	wait_for(3, AW_NOTIFY, true);
+	finds("idle-waits", NULL);
+	wait_for(3, AW_SOCKET, false);
+	finds("idle-waits", NULL);
+}
+
 static void held_future(uint64_t due_ns)
 {
 	begin();
@@ -490,13 +518,14 @@ static void test_sizes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_deadlock),     cmocka_unit_test(test_read_twice),
-		cmocka_unit_test(test_semaphore),    cmocka_unit_test(test_lost_task),
-		cmocka_unit_test(test_pool_stuck),   cmocka_unit_test(test_kept),
-		cmocka_unit_test(test_descriptors),  cmocka_unit_test(test_guard),
-		cmocka_unit_test(test_guards),	     cmocka_unit_test(test_held_future),
-		cmocka_unit_test(test_channel),	     cmocka_unit_test(test_channel_grows),
-		cmocka_unit_test(test_runtime_drop), cmocka_unit_test(test_sizes),
+		cmocka_unit_test(test_deadlock),      cmocka_unit_test(test_read_twice),
+		cmocka_unit_test(test_semaphore),     cmocka_unit_test(test_lost_task),
+		cmocka_unit_test(test_pool_stuck),    cmocka_unit_test(test_kept),
+		cmocka_unit_test(test_descriptors),   cmocka_unit_test(test_guard),
+		cmocka_unit_test(test_guards),	      cmocka_unit_test(test_idle_waits),
+		cmocka_unit_test(test_held_future),   cmocka_unit_test(test_channel),
+		cmocka_unit_test(test_channel_grows), cmocka_unit_test(test_runtime_drop),
+		cmocka_unit_test(test_sizes),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,6 +8,8 @@
 //! - `refresh_prices` waits for its turn by asking again and again: many polls, no progress.
 //! - `receipt` computes on the blocking pool, as it should.
 //! - `audit` tasks are short and many, one per purchase.
+//!
+//! `shop --well` is the same shop without its troubles, in which pollux has to find none.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,6 +26,7 @@ struct Shop {
     prices: Mutex<HashMap<String, (u64, Instant)>>,
     generation: AtomicU64,
     journal: mpsc::Sender<String>,
+    well: bool,
 }
 
 /// The price of an item; from the cache if it is there.
@@ -45,8 +48,13 @@ async fn buy(shop: &Arc<Shop>, item: &str) -> u64 {
     let left = stock.entry(item.to_owned()).or_insert(1_000_000);
     *left -= 1;
     let left = *left;
-    tokio::time::sleep(Duration::from_millis(1)).await;
-    drop(stock);
+    if shop.well {
+        drop(stock);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    } else {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        drop(stock);
+    }
     task::spawn(audit(shop.clone(), item.to_owned(), left));
     left
 }
@@ -100,8 +108,13 @@ async fn sweep_expired(shop: Arc<Shop>) {
             .retain(|_, (_, since)| *since > oldest);
         shop.generation.fetch_add(1, Ordering::Relaxed);
         if round % 7 == 0 {
-            // "Only a short sync to disk." It blocks the worker.
-            std::thread::sleep(Duration::from_millis(35));
+            let sync = Duration::from_millis(35);
+            if shop.well {
+                tokio::time::sleep(sync).await;
+            } else {
+                // "Only a short sync to disk." It blocks the worker.
+                std::thread::sleep(sync);
+            }
         }
     }
 }
@@ -111,7 +124,7 @@ async fn refresh_prices(shop: Arc<Shop>) {
         let seen = shop.generation.load(Ordering::Relaxed);
         tokio::time::sleep(Duration::from_millis(85)).await;
         while shop.generation.load(Ordering::Relaxed) == seen {
-            for _ in 0..50 {
+            for _ in 0..if shop.well { 0 } else { 50 } {
                 task::yield_now().await;
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -150,6 +163,7 @@ fn main() -> std::io::Result<()> {
             prices: Mutex::new(HashMap::new()),
             generation: AtomicU64::new(0),
             journal,
+            well: std::env::args().nth(1).as_deref() == Some("--well"),
         });
         task::spawn(write_journal(orders));
         task::spawn(sweep_expired(shop.clone()));

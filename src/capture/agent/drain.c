@@ -616,6 +616,14 @@ static int take_events(struct drain *d, struct source *s, struct ring_cursor *c,
 			ring_stacks_word(s, ring, raw, time);
 			continue;
 		}
+		if (s->stacks && type == AE_TEXT) {
+			ring_stacks_text(s, ring, raw);
+			continue;
+		}
+		if (s->stacks && type == AE_RAISE) {
+			TRY(ring_stacks_raise(d, s, ring));
+			continue;
+		}
 		if (type == AE_DESCRIPTOR) {
 			c->described = true;
 			c->fd = (uint32_t)(raw->word1 >> 32);

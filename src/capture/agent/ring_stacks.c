@@ -6,6 +6,7 @@
 #include "capture/agent/ring_stacks.h"
 
 #include "base/error.h"
+#include "base/text.h"
 #include "capture/samples/stacks.h"
 
 #include <errno.h>
@@ -23,12 +24,26 @@ struct ring_stack {
 	bool begun;
 	uint64_t time_ns;
 	struct user_stack stack;
+	char text[AGENT_TEXT_BYTES + 1]; /* up to its 0 */
+};
+
+/* What panics said; later ones that differ go without. */
+#define MAX_MESSAGES 256
+#define PANIC_WAIT_NS (10 * NSEC_PER_MSEC)
+#define PANIC_WAITS 50u
+
+struct raise_message {
+	char *text;
+	uint32_t index;
 };
 
 struct ring_stacks {
 	uint32_t wanted; /* enum agent_stacks */
 	bool joined;	 /* the process is known to those who walk stacks */
+	bool panicked;	 /* a panic was waited for */
 	uint64_t n_spawns, n_stacks;
+	struct raise_message messages[MAX_MESSAGES];
+	size_t n_messages;
 	struct ring_stack *rings[]; /* made when needed */
 };
 
@@ -37,7 +52,7 @@ uint32_t ring_stacks_wanted(const struct capture_options *opt)
 	/* With every system call the kernel is who sees the waits for locks. */
 	return (opt->spawn_stacks ? AGENT_STACKS_SPAWNS : 0) |
 	       (opt->lock_stacks && !opt->syscalls ? AGENT_STACKS_LOCKS : 0) |
-	       (opt->long_poll_ns ? 0 : AGENT_STACKS_CALLS);
+	       (opt->long_poll_ns ? 0 : AGENT_STACKS_CALLS) | AGENT_STACKS_PANICS;
 }
 
 int ring_stacks_init(struct source *s, uint32_t wanted)
@@ -53,6 +68,8 @@ void ring_stacks_done(struct source *s)
 {
 	for (uint32_t i = 0; s->stacks && i < s->rings.n_rings; i++)
 		free(s->stacks->rings[i]);
+	for (size_t i = 0; s->stacks && i < s->stacks->n_messages; i++)
+		free(s->stacks->messages[i].text);
 	free(s->stacks);
 }
 
@@ -71,6 +88,7 @@ void ring_stacks_word(struct source *s, uint32_t ring, const struct agent_event 
 		memset(at->stack.bytes, 0, at->stack.n);
 		at->stack.n = 0;
 		at->stack.ip = word;
+		memset(at->text, 0, sizeof(at->text));
 		at->time_ns = time_ns;
 		at->begun = true;
 		break;
@@ -107,16 +125,127 @@ static uint16_t sample_type(const struct ring_stacks *stacks, const struct trace
 	return lock && stacks->wanted & AGENT_STACKS_LOCKS ? TM_BLOCKED : TM_LONG_BLOCKED;
 }
 
-int ring_stacks_event(struct drain *d, struct source *s, uint32_t ring,
-		      const struct trace_event *event)
+void ring_stacks_text(struct source *s, uint32_t ring, const struct agent_event *raw)
+{
+	struct ring_stack *at = s->stacks->rings[ring];
+	uint64_t place = (raw->word1 >> 48) * AGENT_TEXT_WORD_BYTES, word = raw->word1 & WORD_MASK;
+
+	if (at && place <= AGENT_TEXT_BYTES - AGENT_TEXT_WORD_BYTES)
+		memcpy(at->text + place, &word, AGENT_TEXT_WORD_BYTES);
+}
+
+/* Whether no ring has more than half of what it can hold. */
+static bool have_room(struct source *s)
+{
+	for (uint32_t i = 0; i < ring_set_used(&s->rings); i++) {
+		bool damaged;
+
+		if (ring_set_head(&s->rings, i, &damaged) - s->rings.cursors[i].tail >
+		    s->rings.ring_bytes / 2)
+			return false;
+	}
+	return true;
+}
+
+/* Until stacks can be walked: the first panic may be the only one. */
+static void wait_for_panic(struct drain *d, struct source *s)
+{
+	for (unsigned i = 0; i < PANIC_WAITS && !s->stacks->panicked; i++) {
+		if (capture_stacks_ready(d->shared->stacks, s->process) || !have_room(s))
+			break;
+		capture_stacks_wait(d->shared->stacks, PANIC_WAIT_NS);
+	}
+	s->stacks->panicked = true;
+}
+
+/* Writes the stack to the stream of this thread that has what is late. 0 too where it can't be had. */
+static int put_stack(struct drain *d, struct source *s, uint32_t ring, struct trace_event *e)
 {
 	const struct ring_cursor *c = &s->rings.cursors[ring];
 	struct ring_stack *at = s->stacks->rings[ring];
+	struct capture_thread *thread = capture_threads_find(d->threads, s->process, c->tid);
+
+	/* Most programs have no long call, so what is needed for stacks is there from the first on. */
+	if (!s->stacks->joined) {
+		s->stacks->joined = true;
+		capture_stacks_begin(d->shared, attach_pid(s->attach), s->process);
+	}
+	if (!d->shared->stacks || !thread || thread->index != e->thread)
+		return 0;
+	if (at->thread != e->thread + 1) {
+		TRY(capture_threads_stream(d->threads, thread, &at->stream));
+		at->thread = e->thread + 1;
+	}
+	if (e->arg == TM_PANIC)
+		wait_for_panic(d, s);
+	s->stacks->n_stacks += e->arg == TM_SPAWN;
+	e->time = at->time_ns;
+	e->thread = at->stream;
+	return capture_stacks_put_copy(d->shared->stacks, e, s->process, &at->stack,
+				       sizeof(at->stack));
+}
+
+/* Whether the payload's bytes are text. A cut may be in a character, which is left out then. */
+static bool is_text(char *text)
+{
+	size_t n = strlen(text), good = 0, len = 1;
+	uint32_t number;
+
+	while (good < n && (len = text_point(text + good, n - good, &number)))
+		good += len;
+	text[good] = '\0';
+	return good && (good == n || n + 3 >= AGENT_TEXT_BYTES);
+}
+
+/* 1 + the index of the message, 0: it has none. */
+static int find_message(struct drain *d, struct ring_stacks *s, char *text, uint64_t *ret)
+{
+	struct raise_message *m = &s->messages[s->n_messages];
+
+	*ret = 0;
+	if (!is_text(text))
+		return 0;
+	for (size_t i = 0; i < s->n_messages; i++) {
+		if (strcmp(s->messages[i].text, text) != 0)
+			continue;
+		*ret = s->messages[i].index + 1ull;
+		return 0;
+	}
+	if (s->n_messages == MAX_MESSAGES)
+		return 0;
+	m->text = strdup(text);
+	if (!m->text)
+		return -ENOMEM;
+	s->n_messages++;
+	TRY(trace_writer_message(d->writer, text, &m->index));
+	*ret = m->index + 1ull;
+	return 0;
+}
+
+int ring_stacks_raise(struct drain *d, struct source *s, uint32_t ring)
+{
+	struct ring_stack *at = s->stacks->rings[ring];
+	struct trace_event e = {.type = TE_SAMPLE,
+				.arg = TM_PANIC,
+				.kind = TRACE_KIND_NONE,
+				.thread = s->rings.cursors[ring].thread - 1};
+
+	if (!at || !at->begun)
+		return 0;
+	at->begun = false;
+	TRY(find_message(d, s->stacks, at->text, &e.task));
+	return put_stack(d, s, ring, &e);
+}
+
+int ring_stacks_event(struct drain *d, struct source *s, uint32_t ring,
+		      const struct trace_event *event)
+{
+	struct ring_stack *at = s->stacks->rings[ring];
 	bool spawn = event->type == TE_SPAWN, begun = at && at->begun;
-	struct capture_thread *thread;
 	struct trace_event e = {.type = TE_SAMPLE,
 				.arg = sample_type(s->stacks, event),
 				.kind = TRACE_KIND_NONE,
+				.thread = event->thread,
 				.task = spawn};
 
 	if (at)
@@ -124,27 +253,9 @@ int ring_stacks_event(struct drain *d, struct source *s, uint32_t ring,
 	s->stacks->n_spawns += spawn;
 	if (!begun || (!spawn && event->type != TE_BLOCK))
 		return 0;
-	thread = capture_threads_find(d->threads, s->process, c->tid);
-	/* Most programs have no long call, so what is needed for stacks is there from the first on. */
-	if (!s->stacks->joined) {
-		s->stacks->joined = true;
-		capture_stacks_begin(d->shared, attach_pid(s->attach), s->process);
-	}
-	if (!d->shared->stacks)
-		return 0;
 	if (e.arg == TM_LONG_BLOCKED)
 		e.task = event->value;
-	if (!thread || thread->index != event->thread)
-		return 0;
-	if (at->thread != event->thread + 1) {
-		TRY(capture_threads_stream(d->threads, thread, &at->stream));
-		at->thread = event->thread + 1;
-	}
-	s->stacks->n_stacks += spawn;
-	e.time = at->time_ns;
-	e.thread = at->stream;
-	return capture_stacks_put_copy(d->shared->stacks, &e, s->process, &at->stack,
-				       sizeof(at->stack));
+	return put_stack(d, s, ring, &e);
 }
 
 int ring_stacks_tell(struct drain *d, const struct source *s, struct capture_stats *stats)

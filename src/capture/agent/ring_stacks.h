@@ -22,5 +22,9 @@ void ring_stacks_forget(struct source *s, uint32_t ring);
 /* Any other event: the one that has the stack, or one that has none. 0 or what the writer says. */
 int ring_stacks_event(struct drain *d, struct source *s, uint32_t ring,
 		      const struct trace_event *e);
+/* A panic starts (AE_RAISE): its stack was before this, and perhaps its message, of which this is a part
+ * (AE_TEXT). */
+void ring_stacks_text(struct source *s, uint32_t ring, const struct agent_event *raw);
+int ring_stacks_raise(struct drain *d, struct source *s, uint32_t ring);
 /* How many spawns had theirs. */
 int ring_stacks_tell(struct drain *d, const struct source *s, struct capture_stats *stats);
