@@ -656,18 +656,26 @@ bool say_place(const struct rule_state *st, struct buf *out, uint64_t place)
 	return p;
 }
 
-/* The innermost one that is Rust: C below it says no more than the name of the call. */
+/* The innermost one that is Rust, and neither std's nor a runtime's unless there is no other: C below it
+ * says no more than the name of the call. Without debug information nobody's own code is known. */
 static const struct trace_frame *rust_frame(const struct trace_reader *r, uint64_t stack)
 {
+	const struct trace_frame *first = NULL;
+
 	for (unsigned n = 0; stack && n < TRACE_STACK_FRAMES; n++) {
 		const struct trace_stack *s = trace_reader_stack(r, (uint32_t)(stack - 1));
 		const struct trace_frame *f = s ? trace_reader_frame(r, s->frame) : NULL;
 
-		if (f && f->function && strstr(f->function, "::"))
-			return f;
+		if (f && f->function && strstr(f->function, "::")) {
+			/* "Mutex::lock" has no crate, "__rustc::rust_panic" none of anybody's. */
+			if (*f->function >= 'a' && *f->function <= 'z' &&
+			    !trace_frame_is_below_poll(f))
+				return f;
+			first = first ? first : f;
+		}
 		stack = s ? s->parent : 0;
 	}
-	return NULL;
+	return first;
 }
 
 bool say_stack(const struct rule_state *st, struct buf *out, uint64_t stack)

@@ -261,7 +261,9 @@ static int judge_growth(struct rule_state *st)
 
 		if (f->role != TR_TASK || !grows(st, f) || f->n_at_sockets > f->n_elsewhere)
 			continue;
-		d = rule_finds(st, finding_score(50, 25, f->n_spawned, 1000, 1));
+		/* Connections wait for long, too: without a place they can't be told from others. */
+		d = rule_finds(st, finding_score(f->place ? 50 : 35, f->place ? 25 : 10,
+						 f->n_spawned, 1000, 1));
 		if (!d)
 			return 0;
 		say_family(st, &d->text, kind);

@@ -40,14 +40,15 @@ static void say_awaits(const struct rule_state *st, struct buf *out, uint64_t pl
 #define STUCK_NS NSEC_PER_SEC
 #define STUCK_AT_LOCK 2
 #define STUCK_ELSEWHERE 20
-#define LEFT_BEHIND 10 /* times as long as the longest wait there that a wake has ended */
+#define LEFT_BEHIND 10 /* times as long as the mean of the waits there that a wake has ended */
+#define FEW 10	       /* a tenth as many have ended that late */
 
 struct wait_point {
 	uint32_t kind;
 	uint64_t place;
-	uint64_t n_came, n_left; /* waits; those that a wake ended */
-	uint64_t last_left_ns;	 /* 0: never */
-	uint64_t max_left_ns;	 /* the longest of those */
+	uint64_t n_came, n_left;	   /* waits; those that a wake ended */
+	uint64_t last_left_ns;		   /* 0: never */
+	uint64_t sum_left_ns, n_left_late; /* of those; after STUCK_NS or more */
 	/* Of those that are open: tasks spawned in the recording that wait LEFT_BEHIND times as long. */
 	uint64_t n_behind, first_behind_ns, last_behind_ns;
 	uint64_t n_open, first_open_ns, last_open_ns; /* open at the end, and when they began */
@@ -65,7 +66,8 @@ static void add_left_behind(struct wait_point *p, const struct tl_wait *wait)
 {
 	uint64_t ns = wait->end_ns - wait->begin_ns;
 
-	if (!wait->task->spawn_seen || ns < STUCK_NS || ns / LEFT_BEHIND < p->max_left_ns)
+	if (!wait->task->spawn_seen || ns < STUCK_NS || !p->n_left ||
+	    ns / LEFT_BEHIND < p->sum_left_ns / p->n_left)
 		return;
 	if (!p->n_behind++ || wait->begin_ns < p->first_behind_ns)
 		p->first_behind_ns = wait->begin_ns;
@@ -99,8 +101,8 @@ static int progress_on_wait(void *ctx, const struct tl_wait *wait)
 		add_left_behind(p, wait);
 	} else if (wait->next == TS_SCHEDULED) {
 		p->n_left++;
-		if (wait->end_ns - wait->begin_ns > p->max_left_ns)
-			p->max_left_ns = wait->end_ns - wait->begin_ns;
+		p->sum_left_ns += wait->end_ns - wait->begin_ns;
+		p->n_left_late += wait->end_ns - wait->begin_ns >= STUCK_NS;
 		if (wait->end_ns > p->last_left_ns)
 			p->last_left_ns = wait->end_ns;
 	}
@@ -110,7 +112,7 @@ static int progress_on_wait(void *ctx, const struct tl_wait *wait)
 /* Others go on soon, and some never: more and more of them, from all through the recording. */
 static bool leaves_behind(const struct wait_point *p, uint64_t length_ns)
 {
-	return p->n_left && p->n_behind >= STUCK_ELSEWHERE &&
+	return p->n_left && p->n_behind >= STUCK_ELSEWHERE && p->n_left_late <= p->n_behind / FEW &&
 	       p->last_behind_ns - p->first_behind_ns >= length_ns / 3;
 }
 
@@ -165,8 +167,8 @@ static void find_stuck(struct rule_state *st, const struct wait_point *p)
 	buf_str(&d->text, ", the longest for ");
 	text_duration(&d->text, end_ns - (behind ? p->first_behind_ns : p->first_open_ns));
 	if (behind) {
-		buf_str(&d->text, ", and more all the time, while others went on there within ");
-		text_duration(&d->text, p->max_left_ns);
+		buf_str(&d->text, ", and more all the time, while others went on there after ");
+		text_duration(&d->text, p->sum_left_ns / p->n_left);
 	} else if (p->last_left_ns) {
 		buf_str(&d->text, "; none has gone on in the last ");
 		text_duration(&d->text, end_ns - p->last_left_ns);
@@ -209,8 +211,8 @@ static int merge_points(struct progress_state *s)
 			m->numbers[m->n_open + i] = p->numbers[i];
 		}
 		m->n_open += p->n_open;
-		if (p->max_left_ns > m->max_left_ns)
-			m->max_left_ns = p->max_left_ns;
+		m->sum_left_ns += p->sum_left_ns;
+		m->n_left_late += p->n_left_late;
 		if (p->n_behind && (!m->n_behind || p->first_behind_ns < m->first_behind_ns))
 			m->first_behind_ns = p->first_behind_ns;
 		if (p->last_behind_ns > m->last_behind_ns)

@@ -10,6 +10,7 @@ import time
 import build as builder
 import driver
 import pytest
+from conftest import everything
 
 WARNING = 50
 # On a machine without a free CPU these are true, too, and others are left out for them.
@@ -32,6 +33,12 @@ TROUBLES = {
     "yield_loop": ("spin", r"reconcile woke itself in \d+ % of its .* polls"),
     "slow_holder": ("lock-convoy", r"waits of .*share_doc for .*mutex.*: .*sync_org let go at the end of "
                                    r"\d+ convoys?; it had held it while it waited at .* .*remote_call"),
+    "writer": ("lock-convoy", r"waits of .*apply_update for .*rwlock.*write at src/writer.rs:\d+ .*: .*scan_table let go at the "
+                              r"end of .*; it had held it while it waited at src/writer.rs:\d+ .*scan_table"),
+    "lost_answer": ("no-progress", r"\d+ tasks of .*rpc_call wait for .*oneshot.* at src/lost_answer.rs:\d+ .*, and more all "
+                                   r"the time, while others went on there after "),
+    "names": ("pool-full", r"its 32 threads were mostly in .*fetch::\{.*clock_nanosleep"),
+    "descriptors": ("descriptors", r"\d+ of 60 descriptors are open"),
     "recv": ("open-poll", r"scheduler \(task \d+\) has been in one poll for .* in futex"),
     "panic": ("panicked", r"1 task panicked: .*flush_metrics, task \d+ at .*, in src/panic.rs:\d+ .*flush_metrics: "
                           r'"attempt to divide by zero"$'),
@@ -47,15 +54,30 @@ LATE = {
 }
 # Their trouble is CPU time: where there is none it may be the machine's.
 COMPUTES = {"driver", "coop", "lifo"}
-SECONDS = {"panic": 3, "recv": 3, "rwlock": 4, "driver": 4, "coop": 3.5}
+SECONDS = {"lost_answer": 3.5, "panic": 3, "recv": 3, "rwlock": 4, "driver": 4, "coop": 3.5}
+
+
+# Without debug information, as most ship: neither places nor what memory says, but names.
+WITHOUT_DEBUG_INFO = {
+    "blocking": ("long-polls", r"render_page held its thread in .* in clock_nanosleep, called at .*blocking::"),
+    "std_mutex": ("long-polls", r"request held its thread in .* in futex, called at .*std_mutex::"),
+    "smol_blocking": ("long-polls", r"conn held its thread in .* in clock_nanosleep, called at .*smol_blocking::"),
+    "driver": ("long-polls", r"reindex held its thread"),
+    "coop": ("long-polls", r"count_events held its thread for 1"),
+    "names": ("pool-full", r"its 32 threads were mostly in .*fetch::\{"),
+    "yield_loop": ("spin", r"reconcile woke itself in \d+ % of its .* polls"),
+    "panic": ("panicked", r'flush_metrics, task \d+ at .*, in .*flush_metrics.*: "attempt to divide by zero"$'),
+    "mutex_block_on": ("stuck-poll", r"in a poll of task \d+ .*flusher since before the recording: futex"),
+    "join_set": ("kept-tasks", r"\d+ tasks of .*serve_rpc have ended, but are kept by join handles"),
+}
 
 
 @pytest.fixture(scope="module")
 def recorded(pollux, suite, tmp_path_factory):
     """recorded(PROGRAM, OPTION...): the report of its first seconds, as JSON and as text."""
-    def record(command, *options, late=0.0):
+    def record(command, *options, late=0.0, profile="release-debug"):
         name, *args = command.split()
-        program = suite("incidents", "release-debug", "incidents")
+        program = suite("incidents", profile, "incidents")
         trace = tmp_path_factory.mktemp("findings") / f"{name}.plx"
         process = subprocess.Popen([program, name, *args], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
@@ -87,6 +109,22 @@ def test_trouble(recorded, program):
     assert re.search(says, first["text"]), first["text"]
     assert first["score"] >= WARNING and first["advice"]
     assert "What stands out" in text and first["text"][:60] in " ".join(text.split())
+
+
+def pytest_generate_tests(metafunc):
+    if "bare" in metafunc.fixturenames:
+        metafunc.parametrize("bare", WITHOUT_DEBUG_INFO if everything(metafunc.config) else ("blocking", "panic"))
+
+
+def test_without_debug_info(recorded, bare):
+    program, (rule, says) = bare, WITHOUT_DEBUG_INFO[bare]
+    report, _ = recorded(program, late=3.2 if program in LATE else 0, profile="release")
+    found = of_the_program(report)
+    if program in COMPUTES and not any(f["rule"] == rule for f in found):
+        assert any(f["rule"] == "no-cpu" for f in report["findings"]), report["findings"]
+        return
+    (first, *_) = found
+    assert first["rule"] == rule and re.search(says, first["text"]), [(f["rule"], f["text"]) for f in found]
 
 
 @pytest.mark.parametrize("program", LATE)
