@@ -101,6 +101,9 @@ def test_trouble(recorded, program):
     rule, says = TROUBLES[program]
     report, text = recorded(program)
     found = of_the_program(report)
+    # On a busy machine what hangs soon may hang when the recording begins.
+    if program in LATE and found and found[0]["rule"] == LATE[program][0]:
+        rule, says = LATE[program]
     if program in COMPUTES and not any(f["rule"] == rule for f in found):
         assert any(f["rule"] == "no-cpu" for f in report["findings"]), report["findings"]
         return
