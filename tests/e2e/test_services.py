@@ -96,12 +96,20 @@ def test_places_of_axum(pollux, tmp_path):
     own = {key for key in connections if key[0].startswith("service::")}
     pause = ("service::work::pause", line_of("work", "tokio::time::sleep("))
     order = ("service::order", line_of("axum", "orders.send(1)"))
-    assert {pause, order, ("service::work::take_item", line_of("work", "stock.lock()"))} <= own
+    take_item = ("service::work::take_item", line_of("work", "stock.lock()"))
     # Each of these handlers sleeps once, and no other does.
     assert n_waits[pause] == requests["item"] + requests["pool"]
     assert connections[pause]["awaits"] == "tokio::time::sleep::Sleep"
-    assert connections[order]["awaits"].startswith("tokio::sync::mpsc::bounded::send")
-    assert connections[order]["leaf"]["function"].startswith("tokio::sync::mpsc::bounded::reserve")
+    # How often the channel is full and the lock is taken depends on the machine; each pending poll has its place.
+    by_handler = collections.defaultdict(collections.Counter)
+    for w in report["waits"]:
+        by_handler[w["handler"]][w["function"], w["line"]] += w["wait_ns"]["count"]
+    for f in report["futures"]:
+        assert sum(by_handler[f["name"]].values()) == f["polls"] - f["instances"], f["name"]
+    assert set(by_handler["service::order"]) <= {order} and set(by_handler["service::item"]) <= {pause, take_item}
+    if order in connections:
+        assert connections[order]["awaits"].startswith("tokio::sync::mpsc::bounded::send")
+        assert connections[order]["leaf"]["function"].startswith("tokio::sync::mpsc::bounded::reserve")
     # A handler that is never pending is no place.
     assert not any(re.search(r"::(blocks|hello)$", function) for function, _ in own)
 
@@ -114,7 +122,7 @@ def test_places_of_axum(pollux, tmp_path):
     assert by_route == {"item": requests["item"], "pool": requests["pool"]}
     # Two boxes: the middleware's, the handler's.
     assert all(
-        in_order(chain, "service::work::take_item", "service::item", around, "service::logged")
+        in_order(chain, "service::item", around, "service::logged")
         and chain[-1][0].startswith("axum::serve::")
         for chain in found
         if in_order(chain, "service::item")
@@ -149,8 +157,12 @@ def test_requests_of_hyper(pollux, service, tmp_path):
             waits[w["handler"], w["function"], w["line"]] += w["wait_ns"]["count"]
     pause = ("service::route", "service::work::pause", line_of("work", "tokio::time::sleep("))
     assert waits[pause] == requests["item"] + requests["pool"]
-    assert {("service::route", "service::order", line_of("hyper", "orders.send(1)")),
-            ("service::route", "service::work::take_item", line_of("work", "stock.lock()"))} <= set(waits)
+    # Whether a request waits there at all depends on the machine.
+    assert {(function, line) for handler, function, line in waits if handler} <= {
+        pause[1:],
+        ("service::order", line_of("hyper", "orders.send(1)")),
+        *(("service::work::" + function, line_of("work", text)) for function, text in (
+            ("take_item", "stock.lock()"), ("query", "acquire"), ("read_file", "tokio::fs::read")))}
     assert {function for handler, function, _ in waits if handler is None} <= {"service::serve::{async_block#1}"}
     found = chains(trace)
     by_route = {
@@ -320,7 +332,7 @@ def test_families_by_handler(pollux, service, tmp_path):
     if framework == "axum":
         assert waits["item", "service::work::pause"] == requests["item"]
         assert waits["pool", "service::work::pause"] == requests["pool"]
-        assert {route for route, function in waits if function == "service::order"} == {"order"}
+        assert {route for route, function in waits if function == "service::order"} <= {"order"}
 
     # In a window, too.
     begins = sorted(p["begin_ns"] for p in report["longest_polls"])
@@ -447,7 +459,7 @@ def test_near_places_of_axum(pollux, tmp_path):
     }
     assert not of["off"]
     assert "futures" not in driver.report(pollux, traces["near"])
-    assert len(of["near"]) == 1 and of["near"] < of["deep"] and "service::order" in of["deep"]
+    assert len(of["near"]) == 1 and of["near"] < of["deep"] and "service::work::pause" in of["deep"]
     theirs = driver.report(pollux, traces["deep"], "--own", "axum")
     places = {w["function"] for w in theirs["waits"] if "axum" in w["family"]}
     assert places == of["near"] | {"axum::handler::call"}
