@@ -105,7 +105,6 @@ def test_sys_ptrace_on_an_old_kernel(image, tree_program):
 
     done = driver.run(*entry, "record", "-p", tree_program.pid, "-d", "1", "-o", "/t.plx", preexec_fn=prepare)
     assert done.returncode == 0, done.stderr
-    assert "objects" in done.stderr
     assert "can't be opened" not in done.stderr
 
 
