@@ -6,10 +6,12 @@
  */
 #include "base/text.h"
 
+#include "base/cleanup.h"
 #include "base/units.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* v / unit in three digits; false if it rounds to 1000 or more. unit is a multiple of 100. */
@@ -204,6 +206,27 @@ void text_safe(struct buf *out, const char *s)
 	buf_add(out, s + from, i - from);
 }
 
+void text_shell_word(struct buf *out, const char *s)
+{
+	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				    "0123456789._/-+@%:,=";
+
+	if (*s && *s != '-' && !s[strspn(s, plain)]) {
+		buf_str(out, s);
+		return;
+	}
+	/* A word that begins with "-" would be an option. */
+	buf_str(out, *s == '-' ? "'./" : "'");
+	for (const char *quote; (quote = strchr(s, '\'')); s = quote + 1) {
+		_cleanup_free_ char *part = strndup(s, (size_t)(quote - s));
+
+		text_safe(out, part ? part : "");
+		buf_str(out, "'\\''");
+	}
+	text_safe(out, s);
+	buf_char(out, '\'');
+}
+
 static bool parse_digits(const char **s, uint64_t *ret)
 {
 	uint64_t v = 0;
@@ -265,6 +288,20 @@ int text_parse_duration(const char *s, uint64_t unit_ns, uint64_t *ret_ns)
 	if (ns > UINT64_MAX)
 		return -EINVAL;
 	*ret_ns = (uint64_t)ns;
+	return 0;
+}
+
+int text_parse_number(const char *s, uint64_t *ret)
+{
+	char *end;
+
+	if (*s < '0' || *s > '9')
+		return -EINVAL;
+	errno = 0;
+	unsigned long long v = strtoull(s, &end, s[1] == 'x' ? 16 : 10);
+	if (*end || errno)
+		return -EINVAL;
+	*ret = v;
 	return 0;
 }
 

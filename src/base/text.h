@@ -21,6 +21,8 @@ uint64_t text_percent(uint64_t part, uint64_t whole);
 void text_bytes(struct buf *out, uint64_t n);
 /* A foreign string, made safe for a terminal: hidden characters and invalid UTF-8 as \x.. . */
 void text_safe(struct buf *out, const char *s);
+/* The same as one word of a shell: in quotes where it needs them. */
+void text_shell_word(struct buf *out, const char *s);
 /* Length of the valid UTF-8 character at s, of which len bytes are there, with its number; 0 if it is
  * none. */
 size_t text_point(const char *s, size_t len, uint32_t *ret_point);
@@ -30,6 +32,8 @@ bool text_hidden(uint32_t point);
 /* "10", "10s", "250ms", "1.5s", "2m", "80us", "100ns" into ns; a plain number has the given unit.
  * -EINVAL. */
 int text_parse_duration(const char *s, uint64_t unit_ns, uint64_t *ret_ns);
+/* "17", "0x11": nothing before or after it. -EINVAL. */
+int text_parse_number(const char *s, uint64_t *ret);
 /* "4096", "64K", "16M", "1G" into bytes. -EINVAL. */
 int text_parse_bytes(const char *s, uint64_t *ret_bytes);
 

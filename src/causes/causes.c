@@ -21,6 +21,7 @@
 #include "base/hash.h"
 #include "base/units.h"
 #include "base/vec.h"
+#include "timeline/match.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -165,12 +166,7 @@ static struct task_past *task_of(struct causes *c, const struct tl_task *task)
 
 static bool is_wanted(const struct causes *c, uint64_t number)
 {
-	char *end;
-
-	for (const char *const *word = c->opt.tasks; word && *word; word++)
-		if (strtoull(*word, &end, 0) == number && **word && !*end)
-			return true;
-	return !c->opt.tasks;
+	return !c->opt.tasks || match_number(c->opt.tasks, number);
 }
 
 /* ---- segments ---- */

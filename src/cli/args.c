@@ -259,6 +259,15 @@ static int parse_short(struct cli_args *args, int argc, char **argv, int *i, str
 	return 0;
 }
 
+/* An empty word is a shell's variable that is not set. */
+static int add_operand(struct cli_args *args, const char *word, struct error *err)
+{
+	if (!*word)
+		return error_set(err, -EINVAL, "an empty word ('') names nothing");
+	args->operands[args->n_operands++] = word;
+	return 0;
+}
+
 static int parse(struct cli_args *args, int argc, char **argv, struct error *err)
 {
 	for (int i = 0; i < argc; i++) {
@@ -270,12 +279,12 @@ static int parse(struct cli_args *args, int argc, char **argv, struct error *err
 				args->command = argv + i + 1;
 				return 0;
 			}
-			for (i++; i < argc; i++)
-				args->operands[args->n_operands++] = argv[i];
-			return 0;
+			for (i++; i < argc && !r; i++)
+				r = add_operand(args, argv[i], err);
+			return r;
 		}
 		if (word[0] != '-' || !word[1])
-			args->operands[args->n_operands++] = word;
+			r = add_operand(args, word, err);
 		else if (word[1] != '-')
 			r = parse_short(args, argc, argv, &i, err);
 		else if (!take_common(args, find_common(word + 2)))

@@ -13,7 +13,9 @@
 #include "base/vec.h"
 #include "binary/elf/elf_image.h"
 #include "cli/grade.h"
+#include "cli/input.h"
 #include "cli/output.h"
+#include "cli/process_operand.h"
 #include "cli/verbs.h"
 #include "process/maps.h"
 #include "process/objects.h"
@@ -516,13 +518,16 @@ static int run(const struct cli_args *args, struct error *err)
 	_cleanup_(diagnosis_done) struct diagnosis d = {0};
 	_cleanup_buf_ struct buf out = BUF_INIT;
 	const char *what = cli_operand(args, 0);
+	pid_t pid;
 	int r;
 
 	if (cli_n_operands(args) != 1)
-		return cli_usage(args, "doctor needs one process id or program");
+		return cli_usage(args, "doctor needs one process (PID or NAME) or program");
+	if ((r = process_or_file(args, what, &pid)) || (r = input_refuse_trace(args, what)))
+		return r;
 	cli_slow_begin("reading the files of", what);
-	if (what[strspn(what, "0123456789")] == 0 && strlen(what) < 10) {
-		r = examine_process(&d, atoi(what), err);
+	if (pid) {
+		r = examine_process(&d, pid, err);
 	} else {
 		check_yama(&d);
 		check_clock(&d);
@@ -544,7 +549,7 @@ static int run(const struct cli_args *args, struct error *err)
 
 const struct cli_verb verb_doctor = {
 	.name = "doctor",
-	.synopsis = "doctor [OPTIONS] PID|PROGRAM",
+	.synopsis = "doctor [OPTIONS] PID|NAME|PROGRAM",
 	.summary = "check what pollux can record of a process or program",
 	.text = "Checks whether a running process (or a program file) can be recorded, which async "
 		"runtimes it contains, how pollux recognised them, and what would be visible. It "

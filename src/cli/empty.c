@@ -13,6 +13,7 @@
 #include "process/find_processes.h"
 #include "runtime/scan_cache.h"
 
+#include <signal.h>
 #include <string.h>
 
 #define MAX_LOOKED_AT 32u
@@ -73,16 +74,30 @@ static void say(const struct buf *b)
 	cli_complain(buf_failed(b) ? "nothing was recorded" : b->data);
 }
 
-void recording_say_empty(const struct recording *rec, const struct capture_stats *stats)
+/* A process that still runs is looked at itself; of another one only a trace can tell. */
+static void add_tree(struct buf *b, const struct recording *rec, const struct capture_stats *stats,
+		     const char *path)
+{
+	bool moments = stats->moments[MOMENT_START].n_tasks || stats->moments[MOMENT_END].n_tasks;
+
+	if (path && moments && strcmp(path, "-") != 0) {
+		buf_str(b, " pollux tree ");
+		text_shell_word(b, path);
+		buf_str(b, " shows where its tasks waited");
+	} else if (rec->capture.n_pids == 1 && stats->exit_status < 0 &&
+		   kill(rec->pids[0], 0) == 0) {
+		buf_printf(b, " pollux tree %d shows where its tasks wait", rec->pids[0]);
+	}
+}
+
+void recording_say_empty(const struct recording *rec, const struct capture_stats *stats,
+			 const char *path)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT;
 
 	if (stats->n_processes) {
 		buf_str(&b, "no task ran while it was recorded: is there load?");
-		if (stats->moments[MOMENT_START].n_tasks || stats->moments[MOMENT_END].n_tasks)
-			buf_str(&b, " pollux tree FILE shows where its tasks waited");
-		else if (rec->capture.n_pids == 1)
-			buf_printf(&b, " pollux tree %d shows where its tasks wait", rec->pids[0]);
+		add_tree(&b, rec, stats, path);
 		return say(&b);
 	}
 	buf_str(&b, "nothing was recorded of ");

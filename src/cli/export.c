@@ -160,10 +160,39 @@ static int no_viewer(const struct cli_args *args, const char *viewer)
 {
 	_cleanup_buf_ struct buf names = BUF_INIT;
 
-	for (size_t i = 0; export_formats[i]; i++)
-		buf_printf(&names, "%s%s", i ? " " : "", export_formats[i]->reads);
+	for (size_t i = 0; export_formats[i]; i++) {
+		for (const char *at = export_formats[i]->reads; *at;) {
+			size_t len = strcspn(at, " ");
+
+			buf_str(&names, names.len ? ", " : "");
+			buf_add(&names, at, len);
+			at += len + (at[len] == ' ');
+		}
+	}
 	return cli_usage(args, "no viewer '%s': known are %s", viewer,
 			 buf_failed(&names) ? "others" : names.data);
+}
+
+/* Options that a format does not heed are a slip. */
+static int check_options(const struct cli_args *args, const struct export_ops *ops)
+{
+	const struct {
+		const char *option, *needs;
+		bool heeded;
+	} options[] = {
+		{"weight", "folded stacks", ops->weights},
+		{"lanes", "a format with lanes", ops->lanes},
+		{"max-slices", "a format with lanes", ops->lanes},
+		{"max-lanes", "a format with lanes", ops->lanes},
+		{"force", "a format with lanes", ops->lanes},
+		{"no-findings", "a format with lanes of findings", ops->findings},
+	};
+
+	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
+		if (!options[i].heeded && cli_flag(args, options[i].option))
+			return cli_usage(args, "--%s goes with %s, not with %s", options[i].option,
+					 options[i].needs, ops->name);
+	return 0;
 }
 
 /* NULL after wrong use, *ret_code. */
@@ -323,7 +352,8 @@ static int run(const struct cli_args *args, struct error *err)
 	int r = 2;
 	const struct export_ops *ops = choose_format(args, &r);
 
-	if (!ops || (r = parse(args, &opt)) || (r = choose_tables(args, ops, &opt, &folder)))
+	if (!ops || (r = parse(args, &opt)) || (r = check_options(args, ops)) ||
+	    (r = choose_tables(args, ops, &opt, &folder)))
 		return r;
 	if (folder && cli_n_operands(args) > 1) {
 		r = refuse_same_names(args);

@@ -17,5 +17,7 @@
 
 /* 0, or what the verb returns after wrong use. */
 int filter_parse(const struct cli_args *args, struct replay_filter *ret);
+/* --task of all verbs: numbers; NULL without it. */
+int filter_tasks(const struct cli_args *args, const char *const **ret);
 /* One option that is a time; *ret stays as it is without it. */
 int filter_time(const struct cli_args *args, const char *name, uint64_t *ret);

@@ -124,7 +124,7 @@ static int of_program(const struct cli_args *args, struct recording *rec, struct
 	int read = live_join(&live, err);
 	r = r < 0 ? r : read;
 	if (r == 0 && !stats->n_events)
-		recording_say_empty(rec, stats);
+		recording_say_empty(rec, stats, NULL);
 	else if (r == 0)
 		r = show(args, job->hists, err);
 	if (r == 0 && stats->n_events) {
@@ -169,10 +169,11 @@ static int run(const struct cli_args *args, struct error *err)
 	/* A file may be called 4242. */
 	if (!program && !(named && is_process(operand))) {
 		_cleanup_free_ char *path = NULL;
-		int r = input_trace(args, &path);
+		const char *option = every ? "every" : recording_option(args);
+		int r = option ? cli_usage(args, "--%s goes with a process, not with a trace",
+					   option)
+			       : input_trace(args, &path);
 
-		if (r == 0 && every)
-			r = cli_usage(args, "--every is for programs that run, not for a trace");
 		return r ? r : of_file(args, path, &job, err);
 	}
 	int code = 0;

@@ -142,6 +142,13 @@ bool input_is_file(const char *path)
 	return strncmp(path, "/dev/", 5) != 0 && stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
+int input_refuse_trace(const struct cli_args *args, const char *path)
+{
+	return trace_file_is_trace(path)
+		       ? cli_usage(args, "%s is a trace: pollux report %s", path, path)
+		       : 0;
+}
+
 int input_check_own(const struct trace_reader *reader, const char *const *own, struct error *err)
 {
 	for (; own && *own; own++) {

@@ -16,6 +16,8 @@ bool input_is_pid(const char *word);
 bool input_is_file(const char *path);
 /* A recorded process still runs; for report_options.lives. */
 bool input_lives(void *ctx, const struct trace_process *p);
+/* For what reads programs: 0, or what the verb returns if the file is a trace. */
+int input_refuse_trace(const struct cli_args *args, const char *path);
 /* After a trace was read: -ENOENT, with a sentence, if there is nothing of a crate of `own` (NULL or
  * NULL-terminated), which would be as none, without a word. */
 int input_check_own(const struct trace_reader *reader, const char *const *own, struct error *err);

@@ -19,6 +19,7 @@
 #include "cli/verbs.h"
 #include "cli/version.h"
 #include "process/find_processes.h"
+#include "trace/trace.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -114,7 +115,6 @@ static const char *known_elsewhere(const char *name)
 		{"stack", "pollux tree PID"},
 		{"show", "pollux report FILE.plx"},
 		{"script", "pollux print FILE.plx"},
-		{"view", "pollux export FILE.plx -o FILE.json"},
 		{"convert", "pollux export FILE.plx -o FILE.json"},
 	};
 
@@ -134,7 +134,9 @@ static int unknown_verb(const char *name)
 	for (size_t i = 0; cli_verbs[i] && i + 1 < sizeof(names) / sizeof(names[0]); i++)
 		names[i] = cli_verbs[i]->name;
 	near = args_nearest(name, names);
-	if (instead)
+	if (!*name)
+		error_set(&text, -EINVAL, "an empty word ('') names nothing");
+	else if (instead)
 		error_set(&text, -EINVAL, "there is no verb '%s'; use %s", name, instead);
 	else if (!name[strspn(name, "0123456789")])
 		error_set(&text, -ESRCH, "there is no process %s", name);
@@ -142,7 +144,7 @@ static int unknown_verb(const char *name)
 		error_set(&text, -EINVAL,
 			  "there is no verb '%s'; of a process of this name: pollux record %s",
 			  name, name);
-	else if (!near && access(name, F_OK) == 0)
+	else if (!near && trace_file_is_trace(name))
 		error_set(&text, -EINVAL, "there is no verb '%s'; of a trace: pollux report %s",
 			  name, name);
 	else

@@ -11,7 +11,6 @@
 #include "cli/input.h"
 #include "cli/verbs.h"
 #include "moment/render.h"
-#include "timeline/match.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -29,6 +28,8 @@ static int known_events(const struct cli_args *args, const char *const *names, b
 {
 	for (; names && *names; names++) {
 		unsigned type = TE_NONE + 1;
+		if (!json && !strcmp(*names, moment_name))
+			return cli_usage(args, "--event %s needs --json", moment_name);
 		if (json && !strcmp(*names, moment_name))
 			continue;
 		while (type < TE_N_TYPES && !printer_is_event(*names, type))
@@ -65,6 +66,7 @@ void print_done(struct print_job *job)
 {
 	printer_free(job->printer);
 	free(job->matches);
+	match_done(&job->match);
 	job->printer = NULL;
 	job->matches = NULL;
 }
@@ -88,9 +90,11 @@ static int is_of_family(struct print_job *job, struct trace_reader *r, uint32_t 
 		return 0;
 	if (!GROW_ZERO(job->matches, kind, job->n_matches))
 		return -ENOMEM;
-	if (!job->matches[kind])
+	if (!job->matches[kind]) {
 		job->matches[kind] = match_kind(job->families, r, k) ? 2 : 1;
-	job->any_matches = job->any_matches || job->matches[kind] == 2;
+		if (match_note_handler(&job->match, kind, job->matches[kind] == 2) < 0)
+			return -ENOMEM;
+	}
 	return job->matches[kind] == 2;
 }
 
@@ -183,6 +187,7 @@ int print_events(void *ctx, struct trace_reader *r, struct error *err)
 		if (rc < 0)
 			return rc;
 		printer_begin(job->printer, &ev);
+		job->seen[ev.type] = true;
 		rc = wanted(job, ev.type) ? is_of_family(job, r, ev.kind) : 0;
 		if (rc < 0)
 			return error_set(err, rc, "out of memory");
@@ -198,10 +203,30 @@ int print_events(void *ctx, struct trace_reader *r, struct error *err)
 		ret = print_moments(job, r, &out, err);
 	if (ret == 0 && out.len)
 		ret = write_out(job, &out, err);
-	if (ret == 0 && job->families && !job->any_matches)
-		return error_set(err, -ENOENT, "it has no event of a family whose name contains %s",
-				 *job->families);
 	return ret;
+}
+
+/* Of a file: a name or a word that matches nothing is a slip, and nothing at all is to be said. */
+static int check_printed(struct print_job *job, struct trace_reader *r, struct error *err)
+{
+	const struct replay_filter words = {.families = job->families};
+	_cleanup_buf_ struct buf names = BUF_INIT;
+	bool any = job->n_moments;
+
+	for (unsigned type = TE_NONE + 1; type < TE_N_TYPES; type++) {
+		if (!job->seen[type])
+			continue;
+		any = any || wanted(job, type);
+		buf_printf(&names, "%s%s", names.len ? ", " : "", trace_event_type_name(type));
+	}
+	if (!any && names.len)
+		return error_set(err, -ENOENT, "no event of this name: the trace has %s",
+				 buf_failed(&names) ? "others" : names.data);
+	if (!any)
+		cli_complain("the trace has no events");
+	job->match.reader = r;
+	job->match.filter = &words;
+	return any && job->families ? match_check(&job->match, 0, err) : 0;
 }
 
 static int run(const struct cli_args *args, struct error *err)
@@ -223,7 +248,9 @@ static int run(const struct cli_args *args, struct error *err)
 	r = trace_reader_open(input, &reader, err);
 	if (r == 0) {
 		r = print_events(&job, reader, err);
-		if (r < 0 && !job.output_closed)
+		if (r == 0)
+			r = check_printed(&job, reader, err);
+		if (r < 0 && r != -ENOENT && !job.output_closed)
 			error_add(err, "cannot print %s", input);
 	}
 	if (r == 0 && trace_reader_truncated(reader, &why))

@@ -4,6 +4,7 @@
 
 #include "cli/cli.h"
 #include "report/print.h"
+#include "timeline/match.h"
 
 struct print_job {
 	struct printer *printer;
@@ -11,10 +12,11 @@ struct print_job {
 	const char *const *families; /* words in the names of kinds; NULL: all events */
 	uint8_t *matches;	     /* by kind: 1 not, 2 matches; 0: not asked yet */
 	uint32_t n_matches;
-	bool any_matches;
-	bool moments;	    /* they are printed, too: with --json */
-	uint32_t n_moments; /* that were */
-	bool output_closed; /* the reader of the output has closed it */
+	struct match match;    /* of the families, with the kinds that were asked for */
+	bool seen[TE_N_TYPES]; /* events of this type were there */
+	bool moments;	       /* they are printed, too: with --json */
+	uint32_t n_moments;    /* that were */
+	bool output_closed;    /* the reader of the output has closed it */
 };
 
 /* --format, --json and --event, where the verb has them. 0, or what the verb returns. */

@@ -11,6 +11,8 @@
 #include "base/vec.h"
 #include "binary/elf/elf_image.h"
 #include "binary/elf/probes.h"
+#include "cli/input.h"
+#include "cli/process_operand.h"
 #include "cli/verbs.h"
 #include "process/maps.h"
 #include "process/memory.h"
@@ -525,6 +527,7 @@ static int run(const struct cli_args *args, struct error *err)
 	_cleanup_(listing_done) struct listing l = {.process = PROCESS_INIT};
 	_cleanup_buf_ struct buf out = BUF_INIT;
 	const char *what = cli_operand(args, 0);
+	pid_t pid;
 	int r;
 
 	if (cli_flag(args, "list")) {
@@ -533,12 +536,11 @@ static int run(const struct cli_args *args, struct error *err)
 		tell_table(&out, cli_flag(args, "json"));
 	} else {
 		if (cli_n_operands(args) != 1)
-			return cli_usage(args, "probes needs one process id or program");
+			return cli_usage(args, "probes needs one process (PID or NAME) or program");
+		if ((r = process_or_file(args, what, &pid)) || (r = input_refuse_trace(args, what)))
+			return r;
 		l.all = cli_flag(args, "all");
-		if (what[strspn(what, "0123456789")] == 0 && strlen(what) < 10)
-			r = look_at_process(&l, atoi(what), err);
-		else
-			r = look_at_file(&l, what, err);
+		r = pid ? look_at_process(&l, pid, err) : look_at_file(&l, what, err);
 		if (r < 0)
 			return 1;
 		if (cli_flag(args, "json"))
@@ -556,7 +558,7 @@ static int run(const struct cli_args *args, struct error *err)
 
 const struct cli_verb verb_probes = {
 	.name = "probes",
-	.synopsis = "probes [OPTIONS] PID|PROGRAM | --list",
+	.synopsis = "probes [OPTIONS] PID|NAME|PROGRAM | --list",
 	.summary = "list the probes of a process or program and the events that they become",
 	.text = "Lists the USDT probes in the notes of an ELF file: provider and name, the address "
 		"of each site, its semaphore, the location of each argument, and the event that "

@@ -210,6 +210,9 @@ static int parse(const struct cli_args *args, struct job *job)
 	else if (!job->prints && job->rec.name)
 		job->path = default_path(job);
 	job->derived = !output;
+	if (cli_flag(args, "view") && output &&
+	    (!strcmp(output, "-") || !strncmp(output, "/dev/", 5)))
+		return cli_usage(args, "--view shows a file, not what goes to %s", output);
 	if (cli_flag(args, "view") && !job->path && job->prints)
 		return cli_usage(args, "--view shows a file: with --print give -o FILE");
 	return 0;
@@ -398,7 +401,7 @@ static void say(const struct job *job, const struct capture_stats *s, uint64_t b
 	if ((s->n_events || s->moments[MOMENT_START].n_tasks || s->moments[MOMENT_END].n_tasks) &&
 	    strcmp(job->path, "-") != 0) {
 		buf_str(&b, s->n_events ? "next: pollux report " : "next: pollux tree ");
-		text_safe(&b, job->path);
+		text_shell_word(&b, job->path);
 		buf_char(&b, '\n');
 	}
 	cli_ascii(&b);
@@ -486,7 +489,7 @@ static int run_job(struct job *job, struct error *err)
 	if (rc == 0 && !r.nothing && job->path)
 		say(job, &r.stats, r.began_ns, r.length_ns ? r.length_ns : 1, r.bytes);
 	if (rc == 0 && !r.stats.n_events)
-		recording_say_empty(&job->rec, &r.stats);
+		recording_say_empty(&job->rec, &r.stats, job->path);
 	code = recording_end(&job->rec, rc, &r.stats);
 	capture_stats_done(&r.stats);
 	return code;

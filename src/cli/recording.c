@@ -16,11 +16,10 @@
 #include "base/cpu_yield.h"
 #include "base/units.h"
 #include "cli/args.h"
-#include "process/find_processes.h"
+#include "cli/process_operand.h"
 #include "process/process.h"
 #include "process/threads.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -32,7 +31,12 @@
 
 #define DEFAULT_RING_BYTES (1ull << 20)
 #define PROGRESS_NS (500 * NSEC_PER_MSEC)
-#define MAX_LISTED 20u
+
+static const struct cli_option recording_options[] = {
+	RECORDING_PROCESS_OPTIONS,
+	RECORDING_OPTIONS,
+	{0},
+};
 
 /* ---- signals ---- */
 
@@ -77,45 +81,13 @@ static int add_pid(const struct cli_args *args, struct recording *rec, pid_t pid
 	return 0;
 }
 
-/* The process of a name, if it is one. */
-static int add_named(const struct cli_args *args, struct recording *rec, const char *name,
-		     const char *hint)
-{
-	_cleanup_buf_ struct buf list = BUF_INIT;
-	_cleanup_free_ pid_t *pids = NULL;
-	struct error err = {0};
-	size_t n;
-
-	if (strchr(name, '/') && access(name, X_OK) == 0)
-		return cli_usage(args,
-				 "'%s' is no number or name of a process; to start a program and "
-				 "record it: pollux %s -- %s",
-				 name, args->verb->command ? args->verb->name : "record", name);
-	if (!*name || strchr(name, '/'))
-		return cli_usage(args, "a process is given by its number or its name, not by '%s'",
-				 name);
-	if (processes_named(name, &pids, &n, &err) < 0)
-		return cli_usage(args, "%s%s", err.text, hint);
-	if (n == 1)
-		return add_pid(args, rec, pids[0]);
-	for (size_t i = 0; i < n && i < MAX_LISTED; i++)
-		buf_printf(&list, "%s%d", i ? ", " : "", pids[i]);
-	return cli_usage(args, "there are %zu processes '%s': give the number of one: %s%s", n,
-			 name, buf_failed(&list) ? "" : list.data, n > MAX_LISTED ? ", ..." : "");
-}
-
 int recording_add_process(const struct cli_args *args, struct recording *rec, const char *text,
 			  const char *hint)
 {
-	char *end;
-	long pid = strtol(text, &end, 10);
+	pid_t pid;
+	int code = process_operand(args, text, hint, &pid);
 
-	if (*end || end == text || !isdigit((unsigned char)*text))
-		return add_named(args, rec, text, hint);
-	if (pid <= 0 || pid > INT32_MAX)
-		return cli_usage(args, "a process is given by its number or its name, not by '%s'",
-				 text);
-	return add_pid(args, rec, (pid_t)pid);
+	return code ? code : add_pid(args, rec, pid);
 }
 
 static int parse_pids(const struct cli_args *args, struct recording *rec)
@@ -157,8 +129,8 @@ int recording_parse(const struct cli_args *args, struct recording *rec)
 	code = parse_pids(args, rec);
 	if (code)
 		return code;
-	if (rec->capture.argv && !rec->capture.argv[0])
-		return cli_usage(args, "there is no command after --");
+	if (rec->capture.argv && !*rec->capture.argv[0])
+		return cli_usage(args, "the command after -- is an empty word ('')");
 	if (!!rec->capture.argv + !!rec->capture.n_pids + !!rec->capture.exe > 1)
 		return cli_usage(args, "only one of -p, --exe and a command");
 	if (!rec->capture.argv && !rec->capture.n_pids && !rec->capture.exe)
@@ -178,6 +150,19 @@ int recording_parse(const struct cli_args *args, struct recording *rec)
 	rec->capture.force = cli_flag(args, "force");
 	rec->name = name_of(rec);
 	return 0;
+}
+
+const char *recording_option(const struct cli_args *args)
+{
+	for (const struct cli_option *o = recording_options; o->name; o++) {
+		const struct cli_option *own = args->verb->options;
+
+		while (own->name && strcmp(own->name, o->name) != 0)
+			own++;
+		if (own->name && cli_flag(args, o->name))
+			return o->name;
+	}
+	return NULL;
 }
 
 void recording_done(struct recording *rec)

@@ -36,6 +36,8 @@ struct recording {
  * returns after wrong use. recording_done() in every case. */
 int recording_parse(const struct cli_args *args, struct recording *rec);
 void recording_done(struct recording *rec);
+/* The first option that was given of those that only a recording heeds; NULL: none. */
+const char *recording_option(const struct cli_args *args);
 /* Before that: another process, by its number or name; `hint` is added to the sentence if there is
  * none. 0, or as above. */
 int recording_add_process(const struct cli_args *args, struct recording *rec, const char *text,
@@ -51,7 +53,8 @@ struct recorded {
  * recording of nothing is to leave no file. */
 int recording_run(struct recording *rec, struct trace_writer *w, bool file, struct recorded *ret,
 		  struct error *err);
-/* Says on stderr why nothing was recorded, and what to do. */
-void recording_say_empty(const struct recording *rec, const struct capture_stats *stats);
+/* Says on stderr why nothing was recorded, and what to do. `path`: of the trace; NULL: there is none. */
+void recording_say_empty(const struct recording *rec, const struct capture_stats *stats,
+			 const char *path);
 /* Waits for a launched program that still runs. The verb's exit code, `rc` being how it went. */
 int recording_end(const struct recording *rec, int rc, struct capture_stats *stats);

@@ -150,6 +150,10 @@ static int run(const struct cli_args *args, struct error *err)
 		r = filter_time(args, "no-progress", &no_progress_ns);
 	if (r)
 		return r;
+	static const char *const of_reports[] = {"sort", "by", "longest", "all-findings", "own"};
+	for (size_t i = 0; machines && i < sizeof(of_reports) / sizeof(of_reports[0]); i++)
+		if (cli_flag(args, of_reports[i]))
+			return cli_usage(args, "--%s does not go with --machines", of_reports[i]);
 	if (!machines && cli_option(args, "no-progress"))
 		return cli_usage(args, "--no-progress needs --machines");
 	if (html && (machines || json))

@@ -6,7 +6,9 @@
 #include "base/text.h"
 #include "base/text_fit.h"
 #include "base/units.h"
+#include "cli/filter.h"
 #include "cli/output.h"
+#include "cli/process_operand.h"
 #include "cli/verbs.h"
 #include "future/inspect.h"
 #include "moment/compare.h"
@@ -82,37 +84,79 @@ static void add_names(struct buf *b, const struct trace_moment *m)
 	}
 }
 
-/* A word that no task matches is a slip. */
+/* How many tasks are in each state, among those that could be chosen. */
+static void add_states(struct buf *b, const struct trace_moment *m, bool finished)
+{
+	size_t n_of[IS_N] = {0}, n = 0;
+
+	for (size_t i = 0; i < m->n_tasks; i++)
+		if (m->tasks[i].state < IS_N && (finished || m->tasks[i].state != IS_DONE))
+			n_of[m->tasks[i].state]++;
+	for (int s = 0; s < IS_N; s++)
+		if (n_of[s])
+			buf_printf(b, "%s%zu %s", n++ ? ", " : "", n_of[s], inspect_state_name(s));
+}
+
+static bool any_selected(const struct task_selection *select, const struct graph *g,
+			 const struct thread_use *uses)
+{
+	for (size_t i = 0; i < g->moment->n_tasks; i++)
+		if (task_selected(select, g, uses, &g->moment->tasks[i]))
+			return true;
+	return false;
+}
+
+static int none_of(const struct task_selection *select, const struct trace_moment *m,
+		   const char *what, const char *word, bool names, struct error *err)
+{
+	_cleanup_buf_ struct buf there = BUF_INIT;
+
+	if (names)
+		add_names(&there, m);
+	else
+		add_states(&there, m, select->finished);
+	return error_set(err, -ENOENT, "no task %s%s%s among %zu task%s: %s", what, word,
+			 *word ? "'" : "", m->n_tasks, m->n_tasks == 1 ? "" : "s",
+			 there.len && !buf_failed(&there) ? there.data : "there are none");
+}
+
+/* A word that no task matches is a slip, and so is a choice of none: what there is instead. Only
+ * --without may leave out nothing. */
 static int check_words(const struct task_selection *select, const struct graph *g,
 		       const struct thread_use *uses, struct error *err)
 {
-	const struct trace_moment *m = g->moment;
+	struct task_selection one = *select;
+	bool longer;
+	const struct {
+		const char *const *words, *const **option;
+		const char *what;
+		bool names; /* what there is are names, else states */
+	} choices[] = {
+		{select->tasks, &one.tasks, "'", false},
+		{select->families, &one.families, "whose name contains '", true},
+		{select->waits_for, &one.waits_for, "that waits for '", false},
+		{select->with, &one.with, "with a function '", true},
+		{select->states, &one.states, "in the state '", false},
+	};
 
-	for (int by_task = 0; by_task < 2; by_task++) {
-		const char *const *words = by_task ? select->tasks : select->families;
+	/* That alone. */
+	one.longer_than_ns = 0;
+	longer = select->longer_than_ns && task_selection_is_all(&one);
+	for (size_t k = 0; k < sizeof(choices) / sizeof(choices[0]); k++) {
+		for (const char *const *word = choices[k].words; word && *word; word++) {
+			const char *const list[] = {*word, NULL};
 
-		for (; words && *words; words++) {
-			const char *const list[] = {*words, NULL};
-			struct task_selection one = {.finished = select->finished};
-			_cleanup_buf_ struct buf names = BUF_INIT;
-			size_t i = 0;
-
-			*(by_task ? &one.tasks : &one.families) = list;
-			while (i < m->n_tasks && !task_selected(&one, g, uses, &m->tasks[i]))
-				i++;
-			if (i < m->n_tasks)
-				continue;
-			if (by_task)
-				return error_set(err, -ENOENT, "no task '%s' among %zu task%s",
-						 *words, m->n_tasks, m->n_tasks == 1 ? "" : "s");
-			add_names(&names, m);
-			return error_set(err, -ENOENT,
-					 "no task whose name contains '%s' among %zu task%s: %s",
-					 *words, m->n_tasks, m->n_tasks == 1 ? "" : "s",
-					 names.len && !buf_failed(&names) ? names.data
-									  : "there are none");
+			one = (struct task_selection){.finished = select->finished};
+			*choices[k].option = list;
+			if (!any_selected(&one, g, uses))
+				return none_of(select, g->moment, choices[k].what, *word,
+					       choices[k].names, err);
 		}
 	}
+	if (!task_selection_is_all(select) && !any_selected(select, g, uses))
+		return none_of(select, g->moment,
+			       longer ? "in its state for so long" : "that all options match", "",
+			       false, err);
 	return 0;
 }
 
@@ -386,7 +430,12 @@ static int parse(const struct cli_args *args, struct job *job, struct inspect_op
 	const char *longer = cli_option(args, "longer-than"), *sort = cli_option(args, "sort");
 	const char *const *states = cli_option_all(args, "state");
 	bool finished = cli_flag(args, "all");
-	char *end;
+	const char *const *tasks;
+	uint64_t levels;
+	int code = filter_tasks(args, &tasks);
+
+	if (code)
+		return code;
 
 	for (size_t i = 0; states && states[i]; i++) {
 		if (!task_state_is_known(states[i]))
@@ -407,7 +456,7 @@ static int parse(const struct cli_args *args, struct job *job, struct inspect_op
 		.by_size = sort,
 		.select = {.finished = finished,
 			   .families = cli_option_all(args, "family"),
-			   .tasks = cli_option_all(args, "task"),
+			   .tasks = tasks,
 			   .states = states,
 			   .waits_for = cli_option_all(args, "waits-for"),
 			   .with = cli_option_all(args, "with"),
@@ -430,9 +479,7 @@ static int parse(const struct cli_args *args, struct job *job, struct inspect_op
 	else if (at && strcmp(at, "end") != 0)
 		return cli_usage(args, "--at is start or end, not '%s'", at);
 	if (depth) {
-		long levels = strtol(depth, &end, 10);
-
-		if (*end || levels <= 0 || levels > INT_MAX)
+		if (text_parse_number(depth, &levels) < 0 || !levels || levels > INT_MAX)
 			return cli_usage(args, "--depth needs a number from 1 up, not '%s'", depth);
 		opt->max_depth = (unsigned)levels;
 	}
@@ -444,22 +491,20 @@ static int run(const struct cli_args *args, struct error *err)
 	struct job job = {.out = BUF_INIT};
 	struct inspect_options opt;
 	bool is_core, is_trace;
-	const char *what;
-	char *end;
-	long pid;
+	const char *what = cli_operand(args, 0);
+	pid_t pid;
 	int r;
 
 	if (cli_n_operands(args) != 1)
-		return cli_usage(args, "tree needs one process id, core file or trace");
-	what = cli_operand(args, 0);
-	pid = strtol(what, &end, 10);
-	is_core = *end || end == what;
+		return cli_usage(args, "tree needs one process (PID or NAME), core file or trace");
+	r = process_or_file(args, what, &pid);
+	if (r)
+		return r;
+	is_core = !pid;
 	is_trace = is_core && trace_file_is_trace(what);
-	if (!is_core && (pid <= 0 || pid > INT_MAX))
-		return cli_usage(args, "'%s' is no process id", what);
 	if ((!is_core || is_trace) && cli_option(args, "exe"))
 		return cli_usage(args, "--exe goes with a core file, not with a %s",
-				 is_trace ? "trace" : "process id");
+				 is_trace ? "trace" : "process");
 	if (!is_trace && cli_option(args, "at"))
 		return cli_usage(args, "--at goes with a trace");
 	if (is_core && !is_trace && cli_option(args, "longer-than"))
@@ -467,13 +512,13 @@ static int run(const struct cli_args *args, struct error *err)
 				       "one moment");
 	/* Decided when the memory was read. */
 	if (is_trace && (cli_flag(args, "no-stop") || cli_option(args, "depth")))
-		return cli_usage(args, "--no-stop and --depth do not go with a trace");
+		return cli_usage(args, "--%s does not go with a trace",
+				 cli_option(args, "depth") ? "depth" : "no-stop");
 	r = parse(args, &job, &opt);
 	if (r)
 		return r;
 	json_init(&job.j, &job.out, true);
-	r = is_trace ? run_trace(&job, what, err)
-		     : run_process(&job, args, what, is_core ? 0 : (pid_t)pid, &opt, err);
+	r = is_trace ? run_trace(&job, what, err) : run_process(&job, args, what, pid, &opt, err);
 	if (r == 0 && job.json)
 		buf_char(&job.out, '\n');
 	if (r == 0)
@@ -484,7 +529,7 @@ static int run(const struct cli_args *args, struct error *err)
 
 const struct cli_verb verb_tree = {
 	.name = "tree",
-	.synopsis = "tree [OPTIONS] PID | CORE | TRACE",
+	.synopsis = "tree [OPTIONS] PID|NAME | CORE | TRACE",
 	.summary = "show where every task waits now",
 	.text = "Reads the memory of a running program and prints the await tree of each of its "
 		"tasks: from\n"

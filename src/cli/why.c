@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "causes/causes.h"
+#include "cli/filter.h"
 #include "cli/input.h"
 #include "cli/output.h"
 #include "cli/recording.h"
@@ -16,6 +17,7 @@
 #include "future/moments.h"
 #include "future/program_compiler.h"
 #include "report/report.h"
+#include "timeline/match.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -79,8 +81,12 @@ static int judge(const struct cli_args *args, struct trace_reader *reader, const
 {
 	static char label[] = "reading";
 	struct answer a = {.reader = reader, .causes = new_causes(args, reader)};
-	const struct fan_out_sink also =
-		a.causes ? causes_sink(a.causes) : (struct fan_out_sink){0};
+	/* Only the causes are filtered, but a word that matches nothing is a slip here, too. */
+	const struct replay_filter words = {.families = cli_option_all(args, "family"),
+					    .tasks = cli_option_all(args, "task")};
+	struct match match = {.reader = reader, .filter = &words};
+	const struct fan_out_sink also[] = {
+		a.causes ? causes_sink(a.causes) : (struct fan_out_sink){0}, match_sink(&match)};
 	const struct report_options opt = {
 		.width = cli_columns(args, 0),
 		.color = cli_color(),
@@ -90,8 +96,8 @@ static int judge(const struct cli_args *args, struct trace_reader *reader, const
 		.progress = cli_progress,
 		.progress_ctx = label,
 		.own = cli_option_all(args, "own"),
-		.also = &also,
-		.n_also = 1,
+		.also = also,
+		.n_also = 2,
 	};
 	const char *why;
 	int rc = a.causes ? report_make(reader, &opt, &a.rep, err)
@@ -102,6 +108,9 @@ static int judge(const struct cli_args *args, struct trace_reader *reader, const
 		rc = error_set(err, -ENOMEM, "out of memory");
 	if (rc == 0 && report_empty(a.rep) && trace_reader_truncated(reader, &why))
 		rc = error_set(err, -EBADMSG, "%s", why);
+	if (rc == 0)
+		rc = match_check(&match, 0, err);
+	match_done(&match);
 	if (rc == 0)
 		rc = input_check_own(reader, opt.own, err);
 	if (rc < 0)
@@ -137,9 +146,9 @@ static int of_file(const struct cli_args *args, const char *path, struct error *
 	if (trace_reader_open(path, &reader, err) < 0)
 		return 1;
 	rc = judge(args, reader, input_is_file(path) ? path : NULL, &a, err);
-	if (rc < 0)
+	if (rc < 0 && rc != -ENOENT)
 		error_add(err, "cannot read %s", path);
-	else
+	else if (rc == 0)
 		rc = show(args, &a, err);
 	answer_free(&a);
 	return rc < 0;
@@ -191,7 +200,7 @@ static int look(struct job *job, uint64_t ns, struct answer *ret, struct error *
 	rc = recording_run(&job->rec, w, true, &recorded, err);
 	nothing = recorded.nothing;
 	if (rc == 0 && nothing)
-		recording_say_empty(&job->rec, &recorded.stats);
+		recording_say_empty(&job->rec, &recorded.stats, job->path);
 	capture_stats_done(&recorded.stats);
 	if (rc < 0 || nothing) {
 		if (fd >= 0)
@@ -303,34 +312,16 @@ static bool is_trace(const char *word)
 	return !strcmp(word, "-") || (len > 4 && !strcmp(word + len - 4, ".plx"));
 }
 
-/* What is only for programs; NULL: nothing of it was given. */
-static const char *of_recordings(const struct cli_args *args)
-{
-	static const char *const names[] = {"pid",	 "exe",	    "output", "duration",
-					    "ring-size", "backend", "force"};
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (cli_flag(args, names[i]))
-			return names[i];
-	return NULL;
-}
-
 static int check_causes(const struct cli_args *args)
 {
 	const char *unit = cli_option(args, "unit"), *slowest = cli_option(args, "slowest");
-	const char *const *tasks = cli_option_all(args, "task");
+	const char *const *tasks;
 	enum causes_unit parsed;
+	int code = filter_tasks(args, &tasks);
 	double part;
 
-	for (size_t i = 0; tasks && tasks[i]; i++) {
-		char *end;
-
-		errno = 0;
-		strtoull(tasks[i], &end, 0);
-		if (errno || !*tasks[i] || *end)
-			return cli_usage(args, "--task is the number of a task, not '%s'",
-					 tasks[i]);
-	}
+	if (code)
+		return code;
 	if (unit && causes_parse_unit(unit, &parsed) < 0)
 		return cli_usage(args, "--unit is task or round, not '%s'", unit);
 	if (slowest && causes_parse_slowest(slowest, &part) < 0)
@@ -341,9 +332,11 @@ static int check_causes(const struct cli_args *args)
 static int run(const struct cli_args *args, struct error *err)
 {
 	struct job job = {.args = args};
-	const char *word = cli_operand(args, 0), *option = of_recordings(args);
+	const char *word = cli_operand(args, 0), *option = recording_option(args);
 	int code = check_causes(args);
 
+	if (!option && cli_flag(args, "output"))
+		option = "output";
 	if (code)
 		return code;
 	if (word && is_trace(word)) {

@@ -789,6 +789,7 @@ const struct export_ops export_chrome = {
 	.viewers = "Chrome's trace viewer (chrome://tracing), Perfetto",
 	.reads = "catapult",
 	.findings = true,
+	.lanes = true,
 	.begin = "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"exporter\":\"pollux ",
 	.write = chrome_write,
 };

@@ -76,6 +76,8 @@ struct export_ops {
 	size_t begin_at;
 	bool findings; /* draws them */
 	bool tables;   /* several, which may be chosen, or go into files of their own */
+	bool lanes;    /* a timeline, with limits of lanes and slices (export_options) */
+	bool weights;  /* stacks of one value, which may be chosen */
 	/* Writes all of it to `out` (NULL with a folder). The trace needs to be seekable if the format takes two passes.
 	 * -EPIPE when the reader of `out` has gone: not an error for the user. -EFBIG when the
 	 * result is beyond the viewers' ceiling and !force (nothing was written then). */

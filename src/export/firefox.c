@@ -908,5 +908,6 @@ const struct export_ops export_firefox = {
 	.reads = "firefox",
 	.begin = "{\"exporter\":\"pollux ",
 	.findings = true,
+	.lanes = true,
 	.write = firefox_write,
 };

@@ -75,5 +75,6 @@ const struct export_ops export_folded = {
 	.extension = ".folded",
 	.viewers = "flamegraph.pl, inferno, Speedscope",
 	.reads = "inferno flamegraph.pl",
+	.weights = true,
 	.write = folded_write,
 };

@@ -755,5 +755,6 @@ const struct export_ops export_perfetto = {
 	.reads = "perfetto",
 	.begin = PERFETTO_BEGIN,
 	.findings = true,
+	.lanes = true,
 	.write = perfetto_write,
 };

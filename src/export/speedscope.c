@@ -569,5 +569,6 @@ const struct export_ops export_speedscope = {
 	.reads = "speedscope",
 	.begin = "{\"$schema\":\"https://www.speedscope.app/"
 		 "file-format-schema.json\",\"exporter\":\"pollux ",
+	.lanes = true,
 	.write = speedscope_write,
 };

@@ -61,6 +61,8 @@ struct findings_scope {
 	uint64_t length_ns;		    /* of the recording, or of the window */
 	bool filtered; /* items were left out: a window, families, threads, tasks */
 	const struct timeline_totals *totals;
+	/* The command that shows where the tasks of the trace wait: "pollux tree 4242"; NULL: none can. */
+	const char *tree;
 	/* Writes a family's name as it is shown elsewhere, safe for a terminal; `handler`: the kind
 	 * of the requests in it that are meant, TRACE_KIND_NONE: all. */
 	void (*family)(const void *ctx, struct buf *out, uint32_t kind, uint32_t handler);

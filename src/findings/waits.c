@@ -255,7 +255,7 @@ static void done_progress(struct rule_state *st)
 const struct finding_rule rule_no_progress = {
 	.name = "no-progress",
 	.title = "a point at which no task goes on",
-	.advice = "pollux tree shows who holds what they wait for",
+	.advice = "the await trees show who holds what they wait for",
 	.sink = &(const struct timeline_sink){.wait = progress_on_wait},
 	.state_bytes = sizeof(struct progress_state),
 	.judge = judge_progress,

@@ -296,8 +296,9 @@ static int judge_nothing(struct rule_state *st)
 	text_duration(&d->text, facts->scope.length_ns);
 	buf_printf(&d->text,
 		   ": the program has no load, or its workers have been blocked since before the "
-		   "recording; as long as it runs, pollux tree %u shows where its tasks wait",
-		   p->pid);
+		   "recording");
+	if (facts->scope.tree)
+		buf_printf(&d->text, "; %s shows where its tasks wait", facts->scope.tree);
 	return 0;
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 #include "moment/select.h"
 
-#include <stdlib.h>
+#include "base/text.h"
+
 #include <string.h>
 
 /* Whether a text has one of the words in it. */
@@ -36,10 +37,9 @@ static bool is_one_of(const char *word, const char *const *words)
 static bool has_id(const struct moment_task *t, const char *const *words)
 {
 	for (; *words; words++) {
-		char *end;
-		uint64_t v = strtoull(*words, &end, 0);
+		uint64_t v;
 
-		if (**words && !*end && (v == t->id || v == t->addr))
+		if (text_parse_number(*words, &v) == 0 && (v == t->id || v == t->addr))
 			return true;
 	}
 	return false;

@@ -68,7 +68,7 @@ void findings_text(const struct report *rep, struct buf *out, size_t most)
 		finding_text(rep, out, f);
 	}
 	if (left)
-		buf_printf(out, "  and %zu more: pollux report --all-findings\n", left);
+		buf_printf(out, "  and %zu more: --all-findings shows all\n", left);
 	if (!n && (rep->n_longest || !most)) {
 		buf_str(out, "Nothing stands out");
 		if (rep->n_longest) {

@@ -4,6 +4,7 @@
  * shows or lacks. A command works as it is printed; one that needs the process is printed only as
  * long as that lives.
  */
+#include "report/still.h"
 #include "report/text_util.h"
 
 #include "base/text.h"
@@ -126,24 +127,22 @@ static bool has_waiting(const struct report *rep)
 {
 	struct family sum = report_sum(rep);
 
-	return sum.n_ended[TO_PENDING] && process_of(rep);
+	return (sum.n_ended[TO_PENDING] || still_any(rep)) && process_of(rep);
 }
 
-static bool has_file(const struct report *rep);
+static bool has_waited(const struct report *rep)
+{
+	return still_any(rep) && !process_of(rep) && report_tree_command(rep, NULL);
+}
+
+static bool has_file(const struct report *rep)
+{
+	return rep->opt.file && rep->totals.n_events;
+}
 
 static bool has_requests(const struct report *rep)
 {
 	return has_file(rep) && rep->handlers;
-}
-
-/* Its name is a word of a shell. */
-static bool has_file(const struct report *rep)
-{
-	const char *file = rep->opt.file;
-
-	return file && rep->totals.n_events && *file != '-' &&
-	       !file[strspn(file, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-				  "0123456789._/-+@%:,")];
 }
 
 /* ---- what ---- */
@@ -164,28 +163,49 @@ static void cpu_command(const struct report *rep, struct buf *out)
 	buf_printf(out, "pollux record %u -d 10 --cpu", process_of(rep)->pid);
 }
 
+bool report_tree_command(const struct report *rep, struct buf *out)
+{
+	const struct trace_process *p = process_of(rep);
+	bool file = rep->opt.file && trace_reader_n_moments(rep->reader);
+
+	if (out && p) {
+		buf_printf(out, "pollux tree %u", p->pid);
+	} else if (out && file) {
+		buf_str(out, "pollux tree ");
+		text_shell_word(out, rep->opt.file);
+	}
+	return p || file;
+}
+
 static void tree_command(const struct report *rep, struct buf *out)
 {
-	buf_printf(out, "pollux tree %u", process_of(rep)->pid);
+	report_tree_command(rep, out);
 }
 
 static void export_command(const struct report *rep, struct buf *out)
 {
 	const char *file = rep->opt.file, *slash = strrchr(file, '/');
 	const char *name = slash ? slash + 1 : file, *dot = strrchr(name, '.');
+	_cleanup_buf_ struct buf output = BUF_INIT;
 
-	buf_printf(out, "pollux export %s -o %.*s.json", file,
-		   dot && dot > name ? (int)(dot - name) : (int)strlen(name), name);
+	buf_printf(&output, "%.*s.json", dot && dot > name ? (int)(dot - name) : (int)strlen(name),
+		   name);
+	buf_str(out, "pollux export ");
+	text_shell_word(out, file);
+	buf_str(out, " -o ");
+	text_shell_word(out, buf_failed(&output) ? "trace.json" : output.data);
 }
 
 static void why_command(const struct report *rep, struct buf *out)
 {
-	buf_printf(out, "pollux why %s", rep->opt.file);
+	buf_str(out, "pollux why ");
+	text_shell_word(out, rep->opt.file);
 }
 
 static void view_command(const struct report *rep, struct buf *out)
 {
-	buf_printf(out, "pollux view %s", rep->opt.file);
+	buf_str(out, "pollux view ");
+	text_shell_word(out, rep->opt.file);
 }
 
 /* The first that fit are printed: a text, and what to type. */
@@ -206,6 +226,7 @@ static const struct hint {
 	{lacks_places,
 	 "no lines where tasks wait here: build with debug = true in [profile.release]", NULL},
 	{has_waiting, "to see where each task waits now", tree_command},
+	{has_waited, "to see where each task waited", tree_command},
 	{has_file, "to see it as a picture, in ui.perfetto.dev", export_command},
 	{computes_unseen, "to see what uses the CPU", cpu_command},
 	{has_requests, "to see what the slowest requests waited for", why_command},

@@ -608,6 +608,8 @@ static void finding_family(const void *ctx, struct buf *out, uint32_t kind, uint
 
 static int judge(struct report *rep)
 {
+	_cleanup_buf_ struct buf tree = BUF_INIT;
+	bool has_tree = report_tree_command(rep, &tree);
 	const struct findings_scope scope = {
 		.base_ns = rep->base_ns,
 		.begin_ns = rep->begin_ns,
@@ -615,6 +617,7 @@ static int judge(struct report *rep)
 		.length_ns = rep->length_ns,
 		.filtered = rep->filtered,
 		.totals = &rep->totals,
+		.tree = has_tree && !buf_failed(&tree) ? tree.data : NULL,
 		.family = finding_family,
 		.family_ctx = rep,
 	};

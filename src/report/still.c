@@ -253,12 +253,17 @@ static void proof_text(const struct still *s, struct buf *out)
 	if (s->n_cycles) {
 		buf_printf(out,
 			   "  %zu deadlock%s: tasks wait for each other or for themselves, and "
-			   "for nothing else (pollux tree shows them)\n",
+			   "for nothing else\n",
 			   s->n_cycles, s->n_cycles == 1 ? "" : "s");
 	}
 	if (s->n_lost)
-		buf_printf(out, "  %zu task%s can't run again: nothing can wake %s (pollux tree)\n",
-			   s->n_lost, s->n_lost == 1 ? "" : "s", s->n_lost == 1 ? "it" : "them");
+		buf_printf(out, "  %zu task%s can't run again: nothing can wake %s\n", s->n_lost,
+			   s->n_lost == 1 ? "" : "s", s->n_lost == 1 ? "it" : "them");
+}
+
+bool still_any(const struct report *rep)
+{
+	return rep->still && rep->still->n_rows;
 }
 
 void still_text(const struct report *rep, struct buf *out)
@@ -292,7 +297,7 @@ void still_text(const struct report *rep, struct buf *out)
 	}
 	report_table(rep, &t, out);
 	if (n < s->n_rows)
-		buf_printf(out, "  and %zu more: pollux tree shows all\n", s->n_rows - n);
+		buf_printf(out, "  and %zu more\n", s->n_rows - n);
 	proof_text(s, out);
 }
 

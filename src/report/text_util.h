@@ -45,5 +45,8 @@ void report_stack_json(const struct trace_reader *r, struct json *j, const char 
 /* NULL if not known. `stack` is its index + 1. */
 const struct trace_stack *report_stack(const struct report *rep, uint64_t stack);
 
+/* hints.c: the command that shows where the tasks of the trace wait, or waited: false, and nothing, if
+ * none can. */
+bool report_tree_command(const struct report *rep, struct buf *out);
 /* hints.c: up to `most` lines */
 void hints_text(const struct report *rep, struct buf *out, unsigned most);

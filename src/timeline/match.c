@@ -33,10 +33,9 @@ int match_note(struct match *m, const struct tl_task *task, bool wanted)
 			m->highest = task->number;
 	}
 	m->n_wanted += wanted;
-	for (const char *const *one = m->filter->tasks; one && *one; one++)
-		if (strtoull(*one, NULL, 0) == task->number &&
-		    map_put(&m->tasks, task->number, 0, &there) < 0)
-			return -ENOMEM;
+	if (m->filter->tasks && match_number(m->filter->tasks, task->number) &&
+	    map_put(&m->tasks, task->number, 0, &there) < 0)
+		return -ENOMEM;
 	return map_put(&m->kinds, task->kind, 0, &there);
 }
 
@@ -46,6 +45,37 @@ int match_note_handler(struct match *m, uint32_t kind, bool wanted)
 
 	m->n_wanted += wanted;
 	return map_put(&m->kinds, kind, 0, &there);
+}
+
+static int see_task(void *ctx, struct tl_task *task)
+{
+	struct match *m = ctx;
+	const struct replay_filter *f = m->filter;
+	const struct trace_kind *k = trace_reader_kind(m->reader, task->kind);
+	bool wanted = (!f->tasks || match_number(f->tasks, task->number)) &&
+		      (!f->families || match_kind(f->families, m->reader, k));
+
+	return match_note(m, task, wanted);
+}
+
+static int see_future(void *ctx, struct tl_future *future)
+{
+	struct match *m = ctx;
+	const struct replay_filter *f = m->filter;
+	const struct trace_kind *k = trace_reader_kind(m->reader, future->kind);
+
+	if (!tl_is_round(future) || !future->task)
+		return 0;
+	return match_note_handler(m, future->kind,
+				  (!f->tasks || match_number(f->tasks, future->task->number)) &&
+					  (!f->families || match_kind(f->families, m->reader, k)));
+}
+
+struct fan_out_sink match_sink(struct match *m)
+{
+	static const struct timeline_sink sink = {.task_begin = see_task, .future_end = see_future};
+
+	return (struct fan_out_sink){&sink, m};
 }
 
 /* ---- what there is ---- */
@@ -164,6 +194,16 @@ bool match_kind(const char *const *list, struct trace_reader *r, const struct tr
 	return !buf_failed(&label) && match_text(list, label.data);
 }
 
+bool match_number(const char *const *list, uint64_t number)
+{
+	uint64_t given;
+
+	for (; *list; list++)
+		if (text_parse_number(*list, &given) == 0 && given == number)
+			return true;
+	return false;
+}
+
 bool match_thread(const char *const *list, const struct trace_thread *t)
 {
 	for (const char *const *one = list; *one; one++) {
@@ -200,10 +240,9 @@ static bool any_thread(const struct match *m, const char *word)
 
 static bool any_task(const struct match *m, const char *word)
 {
-	char *end;
-	unsigned long long number = strtoull(word, &end, 0);
+	uint64_t number;
 
-	return *word && !*end && map_get(&m->tasks, number, 0);
+	return text_parse_number(word, &number) == 0 && map_get(&m->tasks, number, 0);
 }
 
 static int no_window(uint64_t length_ns, uint64_t from_ns, struct error *err)

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "base/map.h"
+#include "timeline/fan_out.h"
 #include "timeline/replay.h"
 
 struct match {
@@ -18,6 +19,8 @@ struct match {
 /* Whether a kind's name contains one of the words, also after the object that reports put before it;
  * of a handler, the name of the program's function. */
 bool match_kind(const char *const *list, struct trace_reader *r, const struct trace_kind *k);
+/* Whether one of the words is this number. */
+bool match_number(const char *const *list, uint64_t number);
 /* The same of a thread's name; or one of the words is its tid. */
 bool match_thread(const char *const *list, const struct trace_thread *t);
 
@@ -26,5 +29,7 @@ void match_done(struct match *m);
 int match_note(struct match *m, const struct tl_task *task, bool wanted);
 /* Of each kind of handler that a task has served, once. */
 int match_note_handler(struct match *m, uint32_t kind, bool wanted);
+/* A sink that notes all that it sees, of a replay without a filter. */
+struct fan_out_sink match_sink(struct match *m);
 /* At the end of a trace of this length. 0, or -ENOENT with a sentence. */
 int match_check(const struct match *m, uint64_t length_ns, struct error *err);

@@ -61,15 +61,7 @@ static bool matches_thread(const struct replay *rp, uint32_t thread)
 static bool matches_number(const struct replay *rp, const struct tl_task *task)
 {
 	const struct replay_filter *f = rp->filter;
-	if (!f->tasks)
-		return true;
-	for (const char *const *one = f->tasks; *one; one++) {
-		char *end;
-		unsigned long long n = strtoull(*one, &end, 0);
-		if (**one && !*end && n == task->number)
-			return true;
-	}
-	return false;
+	return !f->tasks || match_number(f->tasks, task->number);
 }
 
 static bool matches_kind(const struct replay *rp, uint32_t kind)

@@ -56,9 +56,12 @@ class World:
         for name, content in {
             "cut.plx": good[:-100], "middle.plx": bytes(middle), "head.plx": good[:100], "empty.plx": b"",
             "text.plx": b"no trace\n", "json.plx": b"{}\n", "trace.plx": good, "notes": b"precious",
+            "moments.plx": (GOOD.parent / "moments.plx").read_bytes(),
+            "quiet.plx": (GOOD.parent / "no-events.plx").read_bytes(),
             "elf.plx": Path("/bin/true").read_bytes(),
         }.items():
             (self.folder / name).write_bytes(content)
+        os.mkfifo(self.folder / "fifo")
         for name in ("first", "second"):
             folder = self.folder / name
             folder.mkdir()
@@ -107,6 +110,10 @@ def world(pollux, suite, tmp_path_factory):
 
 NO_RUNTIME = r"has no Tokio, async-std or smol runtime that pollux can see"
 CHOOSE = "give the number of one: ({first}, {second}|{second}, {first})"
+
+# Verbs that choose tasks of a trace, and those that choose a time of it.
+WINDOWS = ("report", "report --json", "report --html x.html", "report --machines", "export", "export -f csv")
+FILTERING = ("why", "why --json", *WINDOWS)
 
 # command, exit status, what it says (a pattern; {names} are those of World)
 USES = [
@@ -180,7 +187,6 @@ USES = [
     ("why text.plx", 1, "not a pollux trace"),
     ("why nosuch.plx", 1, "nosuch.plx: No such file"),
     ("why trace.plx cut.plx", 2, "one trace at a time: 'cut.plx' is one too many"),
-    ("why trace.plx -d 2", 2, "--duration goes with a process, not with a trace"),
     ("why trace.plx -p {pid}", 2, "--pid goes with a process, not with a trace"),
     # ---- outputs ----
     ("export trace.plx -o trace.plx", 1, "cannot write to trace.plx: it is the input"),
@@ -211,19 +217,77 @@ USES = [
     ("report trace.plx --from abc", 2, "--from needs a time such as 2.5s"),
     ("report trace.plx --from 3s --to 2s", 2, "--to must be later than --from"),
     ("report trace.plx --top abc", 2, "--top needs a number"),
-    ("doctor {pid} {pid}", 2, "doctor needs one process id or program"),
-    ("tree {pid} {pid}", 2, "tree needs one process id, core file or trace"),
+    ("doctor {pid} {pid}", 2, "doctor needs one process .PID or NAME. or program"),
+    ("tree {pid} {pid}", 2, "tree needs one process .PID or NAME., core file or trace"),
     # ---- filters ----
-    *((f"{verb} trace.plx --task {task}", 1, f"no task {task}: the trace has [0-9]+ tasks, from number 3 to")
-      for verb in ("report", "export") for task in ("abc", "99999")),
+    *((f"{verb} trace.plx --task 99999", 1, "no task 99999: the trace has [0-9]+ tasks, from number 3 to")
+      for verb in FILTERING),
+    *((f"{verb} trace.plx --task {task}", 2, f"--task is the number of a task, not '{task}'")
+      for verb in (*FILTERING, "tree") for task in ("abc", "-1", "3x", "1e3", "99999999999999999999")),
     *((f"{verb} trace.plx --family nosuch", 1,
-       "no family whose name contains 'nosuch': the trace has .*app::serve") for verb in ("report", "export", "hist")),
+       r"\A(pollux: )?no family whose name contains 'nosuch': the trace has .*app::serve")
+      for verb in (*FILTERING, "hist", "print", "print --json")),
+    *((f"{verb} trace.plx --family serve --task 25", 1, "no task of these numbers is of these families")
+      for verb in FILTERING),
+    *((f"{verb} trace.plx --to 0", 2, "--to must be later than the begin of the trace") for verb in WINDOWS),
     *((f"{verb} trace.plx --thread nosuch", 1,
        "no thread of the number or name 'nosuch': the trace has main, ") for verb in ("report", "export")),
     *((f"{verb} trace.plx --from 10s", 1, "nothing is after --from 10.0 s: the trace ends at 1.00 s")
       for verb in ("report", "export")),
     ("report trace.plx --family serve --family nosuch", 1, "contains 'nosuch'"),
-    ("report trace.plx --own nosuch", 1, "no function of a crate 'nosuch' is among the await points"),
+    *((f"{verb} trace.plx --own nosuch", 1, r"\A(pollux: )?no function of a crate 'nosuch' is among the await points")
+      for verb in ("report", "report --json", "why")),
+    ("print trace.plx --event syscall", 1, "no event of this name: the trace has poll_begin, poll_end"),
+    ("print trace.plx --event moment", 2, "--event moment needs --json"),
+    ("print quiet.plx", 0, "the trace has no events"),
+    *((f"tree moments.plx {choice}", 1, says) for choice, says in [
+        ("--family nosuch", "no task whose name contains 'nosuch' among 4 tasks: app::request, app::job, app::main"),
+        ("--task 99999", "no task '99999' among 4 tasks: 2 idle, 1 scheduled, 1 running"),
+        ("--waits-for nosuch", "no task that waits for 'nosuch' among 4 tasks: 2 idle"),
+        ("--with nosuch", "no task with a function 'nosuch' among 4 tasks: app::request"),
+        ("--state done", "no task in the state 'done' among 4 tasks: 2 idle"),
+        ("--longer-than 99h", "no task in its state for so long among 4 tasks: 2 idle"),
+        ("--state running --family request", "no task that all options match among 4 tasks: 2 idle")]),
+    ("tree moments.plx --without nosuch", 0, "app::request"),
+    ("tree trace.plx --at start", 1, "trace.plx has no moment of its start: "),
+    # ---- options that would have no effect ----
+    *((f"{verb} trace.plx {option}", 2, f"{says} goes with a process, not with a trace")
+      for verb in ("why", "hist") for option, says in [
+        ("-d 2", "--duration"), ("--ring-size 1M", "--ring-size"), ("--backend kernel", "--backend"),
+        ("--force", "--force")]),
+    *((f"report trace.plx --machines {option}", 2, f"{option.split()[0]} does not go with --machines")
+      for option in ("--sort max", "--by task", "--longest 3", "--all-findings", "--own app")),
+    *((f"export trace.plx -f {form} {option}", 2, f"{option.split()[0]} goes with .*, not with {form}")
+      for form, option in [("csv", "--weight cpu"), ("chrome", "--weight cpu"), ("sqlite", "--lanes task"),
+                           ("folded", "--max-slices 5"), ("parquet", "--max-lanes 5"), ("otlp", "--force"),
+                           ("speedscope", "--no-findings")]),
+    *((f"tree moments.plx {option}", 2, f"{option.split()[0]} does not go with a trace")
+      for option in ("--depth 3", "--no-stop")),
+    ("record {pid} --view -o -", 2, "--view shows a file, not what goes to -"),
+    ("record {pid} --view --print", 2, "--view shows a file: with --print give -o FILE"),
+    ("record {pid} --stack-size 8K", 2, "--stack-size belongs to --cpu"),
+    ("view trace.plx --in perfetto --follow", 2, "--follow is for the own page"),
+    ("export trace.plx -f csv --for perfetto", 2, "--format and --for exclude each other"),
+    # ---- words that name nothing, or something else ----
+    *((f"{verb} ''", 2, "an empty word .''. names nothing") for verb in (
+        "", "record", "why", "tree", "report", "view", "hist", "print", "export", "import", "probes", "doctor")),
+    ("record -- ''", 2, "the command after -- is an empty word"),
+    ("doctor {twice}", 2, "there are 2 processes '{twice}': " + CHOOSE),
+    *((f"{verb} no-such-name", 2, "there is no process 'no-such-name', and no file")
+      for verb in ("tree", "doctor", "probes")),
+    *((f"{verb} trace.plx", 2, "trace.plx is a trace: pollux report trace.plx") for verb in ("doctor", "probes")),
+    ("notes", 2, r"there is no verb 'notes'\n"),
+    ("{here}", 2, r"there is no verb '{here}'\n"),
+    ("view fifo", 2, "the trace is read many times: give a file, not 'fifo'"),
+    *((f"{verb} fifo", 1, "cannot open fifo: it is a pipe") for verb in ("tree", "doctor", "probes")),
+    *((f"view trace.plx --port {port}", 2, f"--port needs a number from 1 to 65535, not '{port}'")
+      for port in ("0", "-1", "70000", "80x")),
+    ("export trace.plx --for nosuch", 2, "no viewer 'nosuch': known are catapult, speedscope, perfetto, "),
+    ("export trace.plx --max-slices 99999999999999999999", 2, "--max-slices needs a number from 1, not '9+'"),
+    ("report trace.plx --top 1000001", 2, "--top needs a number up to 1000000, not '1000001'"),
+    *((f"why trace.plx --slowest {part}", 2, f"--slowest is a percentage, as 1%, not '{part}'")
+      for part in ("0%", "101%", "5", "nan%", "inf%")),
+    ("why trace.plx --unit nosuch", 2, "--unit is task or round, not 'nosuch'"),
     *((f"report trace.plx {option} ''", 2, f"option {option} needs a value")
       for option in ("--own", "--family", "--thread", "--from")),
     ("report trace.plx --family=", 2, "option --family needs a value: --family TEXT"),
@@ -236,7 +300,7 @@ USES = [
     ("report trace.plx --machines --family nosuch", 1, "contains 'nosuch'"),
     ("print trace.plx --event nosuch", 2, "there is no event 'nosuch'"),
     ("tree {pid} --family nosuch", 1, "no task whose name contains 'nosuch' among [0-9]+ tasks: .*steady"),
-    ("tree {pid} --task 99999", 1, "no task '99999' among [0-9]+ tasks"),
+    ("tree {pid} --task 99999", 1, "no task '99999' among [0-9]+ tasks: "),
     *((f"tree {{pid}} --depth {depth}", 2, f"--depth needs a number from 1 up, not '{depth}'")
       for depth in ("0", "-1", "x", "4294967297")),
     # ---- verbs and options ----
@@ -249,8 +313,8 @@ USES = [
     ("ps", 2, "there is no verb 'ps'; use "),
     ("record --durat 5", 2, "did you mean --duration"),
     ("record", 2, "nothing to record: name a process"),
-    ("tree", 2, "tree needs one process id, core file or trace"),
-    ("doctor", 2, "doctor needs one process id or program"),
+    ("tree", 2, "tree needs one process .PID or NAME., core file or trace"),
+    ("doctor", 2, "doctor needs one process .PID or NAME. or program"),
     ("import", 2, "a recording is needed"),
 ]
 
@@ -296,6 +360,14 @@ def test_process_of_another_user(world, public):
         assert "all looked at" not in result.stdout  # nothing could be
 
 
+def test_process_by_name(world, tmp_path):
+    """A name is that of a file here, else of a process; a folder, as of the program's source, is in nobody's way."""
+    (tmp_path / world.names["once"]).mkdir()
+    for command, status, says in [("tree {once}", 1, "cannot look into [0-9]+: .* has no runtime|has no runtime"),
+                                  ("doctor {once}", 1, "user +ok"), ("probes {once}", 0, "{once}")]:
+        check(world, run(world, command, folder=tmp_path), status, says)
+
+
 def test_stopped_process(world):
     os.kill(world.idle.pid, signal.SIGSTOP)
     try:
@@ -307,7 +379,7 @@ def test_stopped_process(world):
 def test_without_load(world):
     """Nothing ran: said, and where to look."""
     result = run(world, "record {idle} -d 0.2 -o idle.plx")
-    check(world, result, 0, "no task ran while it was recorded: is there load. pollux tree FILE shows")
+    check(world, result, 0, "no task ran while it was recorded: is there load. pollux tree idle.plx shows")
 
 
 def test_why_without_samples(world):

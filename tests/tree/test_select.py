@@ -55,8 +55,13 @@ def test_filters(pool, pollux):
         assert "plan" not in names(without) and "scan_file" not in names(without)
         states = {task["state"] for task in look(pollux, what, "--state", "running", "--state", "scheduled")["tasks"]}
         assert states == {"running", "scheduled"}
-        assert look(pollux, what, "--waits-for", "nothing of that name")["tasks"] == []
-        assert re.search(r"\n0 tasks of \d+|^0 tasks of \d+", text_of(pollux, what, "--with", "no::such"))
+        for option, word, says in [("--waits-for", "no such", "no task that waits for 'no such' among [0-9]+ tasks: "),
+                                   ("--with", "no::such", "no task with a function 'no::such' among .*plan"),
+                                   ("--state", "done", "no task in the state 'done' among [0-9]+ tasks: .* running")]:
+            result = driver.run(pollux, "tree", str(what), option, word)
+            assert result.returncode == 1 and re.search(says, result.stderr), result.stderr
+        result = driver.run(pollux, "tree", str(what), "--with", "hang::plan", "--state", "running")
+        assert result.returncode == 1 and "no task that all options match among " in result.stderr
 
 
 def test_longer_than(pollux, start, tmp_path):
@@ -79,7 +84,8 @@ def test_longer_than(pollux, start, tmp_path):
     assert sorted(task["state_for_ns"] for task in both)[1] == old["state_for_ns"]
     assert re.search(r"visitor  idle for \d", text_of(pollux, trace, "--longer-than", "1s"))
     # what is waiting for longer than the recording is not known to
-    assert look(pollux, trace, "--longer-than", "1h")["tasks"] == []
+    result = driver.run(pollux, "tree", str(trace), "--longer-than", "1h")
+    assert result.returncode == 1 and "no task in its state for so long among " in result.stderr
 
 
 def test_wrong_words(pool, pollux):
@@ -94,7 +100,7 @@ def test_wrong_words(pool, pollux):
     assert result.returncode == 1 and "--longer-than needs the moment of the recording's end" in result.stderr
     for word in ["abc", "1x"]:
         result = driver.run(pollux, "tree", "--task", word, trace)
-        assert result.returncode == 1 and f"no task '{word}' among" in result.stderr, result.stderr
+        assert result.returncode == 2 and f"--task is the number of a task, not '{word}'" in result.stderr, result.stderr
 
 
 def test_sizes(pollux, start):

@@ -767,12 +767,21 @@ static void test_label_processes(void **state)
 /* ---- sentences ---- */
 
 /* The text of a report on the events of one thread; `cpu` may be NULL. */
+static bool everything_lives;
+
+static bool lives(void *ctx, const struct trace_process *p)
+{
+	(void)ctx;
+	(void)p;
+	return everything_lives;
+}
+
 static char *text_of(const struct script *s, const struct trace_cpu *cpu)
 {
 	char path[] = "/tmp/test_report.XXXXXX";
 	const struct trace_process process = {.pid = 4242, .exe = "/app", .cmdline = "app"};
 	const struct trace_thread thread = {.tid = 4242, .name = "app"};
-	const struct report_options opt = {.all_findings = true};
+	const struct report_options opt = {.all_findings = true, .lives = lives};
 	struct buf out = BUF_INIT;
 	struct trace_reader *r;
 	struct trace_writer *w;
@@ -857,10 +866,17 @@ static void test_nothing_polled(void **state)
 	at(s, 0, TE_ROOT_ENTER, TRACE_ROOT_BEFORE, K_ROOT, 0, 0);
 	at(s, 0, TE_PARK, TB_FUTEX, TRACE_KIND_NONE, 0, 0);
 	at(s, 3000 * MS, TE_THREAD_END, 0, TRACE_KIND_NONE, 0, 0);
+	everything_lives = true;
 	text = text_of(s, NULL);
 	assert_non_null(strstr(text, "no task was polled in 3.00 s: "));
-	assert_non_null(strstr(text, "pollux tree 4242 "));
+	assert_non_null(strstr(text, "; pollux tree 4242 shows where its tasks wait"));
 	assert_non_null(strstr(text, " 3.00 s      0     0  1 unknown"));
+	free(text);
+	/* It can't be looked at when it is gone. */
+	everything_lives = false;
+	text = text_of(s, NULL);
+	assert_non_null(strstr(text, "no task was polled in 3.00 s: "));
+	assert_null(strstr(text, "pollux tree"));
 	free(text);
 
 	s->n = 0;

@@ -212,6 +212,44 @@ static void test_parse_bytes(void **state)
 	bytes_parse("-1", -EINVAL, 0);
 }
 
+static void number_parses(const char *s, int want, uint64_t want_number)
+{
+	uint64_t number = 77;
+
+	assert_int_equal(text_parse_number(s, &number), want);
+	assert_true(number == (want ? 77 : want_number));
+}
+
+static void test_parse_number(void **state)
+{
+	number_parses("0", 0, 0);
+	number_parses("017", 0, 17);
+	number_parses("0x1F", 0, 31);
+	number_parses("18446744073709551615", 0, UINT64_MAX);
+	for (const char *const *bad = (const char *const[]){"", "-1", "+1", " 1", "1 ", "1x5", "x",
+							    "0x", "18446744073709551616", NULL};
+	     *bad; bad++)
+		number_parses(*bad, -EINVAL, 0);
+}
+
+static void shell_word_is(const char *s, const char *want)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT;
+
+	text_shell_word(&b, s);
+	assert_string_equal(b.data, want);
+}
+
+static void test_shell_word(void **state)
+{
+	shell_word_is("dir/trace-1.plx", "dir/trace-1.plx");
+	shell_word_is("a b.plx", "'a b.plx'");
+	shell_word_is("it's", "'it'\\''s'");
+	shell_word_is("$(x)", "'$(x)'");
+	shell_word_is("-x.plx", "'./-x.plx'");
+	shell_word_is("", "''");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -219,6 +257,7 @@ int main(void)
 		cmocka_unit_test(test_bytes),	       cmocka_unit_test(test_safe),
 		cmocka_unit_test(test_hidden),	       cmocka_unit_test(test_point),
 		cmocka_unit_test(test_parse_duration), cmocka_unit_test(test_parse_bytes),
+		cmocka_unit_test(test_parse_number),   cmocka_unit_test(test_shell_word),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
