@@ -82,6 +82,13 @@ void text_count(struct buf *out, uint64_t n)
 	}
 }
 
+void text_rate(struct buf *out, uint64_t n, uint64_t ns)
+{
+	unsigned __int128 rate = (unsigned __int128)n * NSEC_PER_SEC / (ns ? ns : 1);
+
+	text_count(out, rate > UINT64_MAX ? UINT64_MAX : (uint64_t)rate);
+}
+
 void text_exact(struct buf *out, uint64_t n)
 {
 	char digits[24];

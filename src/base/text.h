@@ -11,6 +11,8 @@
 void text_duration(struct buf *out, uint64_t ns);
 /* "999", "12,345", "123 k", "4.56 M": in full up to 99,999. */
 void text_count(struct buf *out, uint64_t n);
+/* The same of so many in `ns`, for a second. */
+void text_rate(struct buf *out, uint64_t n, uint64_t ns);
 /* "1,234,567" */
 void text_exact(struct buf *out, uint64_t n);
 /* "12.5 %", "< 0.1 %" of what is little but not nothing; "-" of nothing. */

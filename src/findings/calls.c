@@ -91,7 +91,7 @@ static int judge_failing(struct rule_state *st)
 	say_count(&d->text, f->n, "time", "times");
 	buf_printf(&d->text, " with \"%s\" (",
 		   strerrordesc_np(f->error) ? strerrordesc_np(f->error) : "?");
-	text_count(&d->text, (uint64_t)((double)f->n / (seconds > 0 ? seconds : 1)));
+	text_rate(&d->text, f->n, rule_facts(st)->scope.length_ns);
 	buf_str(&d->text, " a second)");
 	if (f->kind != TRACE_KIND_NONE) {
 		buf_str(&d->text, ", in ");

@@ -483,8 +483,7 @@ static void find_channel(struct rule_state *st, const struct rule_moment *rm,
 	buf_str(&d->text, " queued in a channel without a bound");
 	if (grows) {
 		buf_str(&d->text, ", ");
-		text_count(&d->text, (uint64_t)((double)(length - before) * 1e9 /
-						(double)(rm->m.now_ns - before_ns)));
+		text_rate(&d->text, length - before, rm->m.now_ns - before_ns);
 		buf_str(&d->text, " more each second");
 	}
 	buf_str(&d->text, ": ");

@@ -270,8 +270,7 @@ static int judge_growth(struct rule_state *st)
 		buf_str(&d->text, ": ");
 		say_count(&d->text, f->n_spawned, "task was", "tasks were");
 		buf_str(&d->text, " spawned (");
-		text_count(&d->text,
-			   (uint64_t)((double)f->n_spawned * 1e9 / (double)scope->length_ns));
+		text_rate(&d->text, f->n_spawned, scope->length_ns);
 		buf_str(&d->text, " a second), ");
 		if (f->n_ended)
 			text_exact(&d->text, f->n_ended);

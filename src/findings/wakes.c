@@ -97,7 +97,7 @@ static void find_spin(struct rule_state *st, uint32_t kind, const struct spin_fa
 	say_count(&d->text, f->n_polls, "poll", "polls");
 	if (length > NSEC_PER_MSEC) {
 		buf_str(&d->text, " (");
-		text_count(&d->text, (uint64_t)((double)f->n_polls * 1e9 / (double)length));
+		text_rate(&d->text, f->n_polls, length);
 		buf_str(&d->text, " a second)");
 	}
 	buf_str(&d->text,

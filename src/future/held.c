@@ -146,6 +146,9 @@ static bool read_queue(struct walk *w, const struct dw_type *t, uint64_t addr, s
 			return false;
 		uint64_t first = head & (mark - 1), end = tail & (mark - 1);
 
+		/* The program may run meanwhile: then these are of different times. */
+		if (first > h->capacity || end > h->capacity)
+			return false;
 		h->length = first < end		     ? end - first
 			    : first > end	     ? h->capacity - first + end
 			    : (tail & ~mark) == head ? 0
@@ -162,6 +165,9 @@ static bool read_queue(struct walk *w, const struct dw_type *t, uint64_t addr, s
 		h->closed = tail & 1;
 		head >>= 1;
 		tail >>= 1;
+		/* Read while the program runs, messages may have been taken that were not there yet. */
+		if (tail < head)
+			tail = head;
 		tail -= head / 32 * 32;
 		head -= head / 32 * 32;
 		h->length = tail > head ? tail - head - tail / 32 : 0;

@@ -31,13 +31,22 @@ static const char *program_of(const struct trace_process *p)
 char *trace_process_label(const struct trace_reader *r, uint32_t process)
 {
 	const struct trace_process *p = trace_reader_process(r, process);
+	unsigned n_same = 0, n_before = 0;
 	char *label;
+	int len;
 
-	for (uint32_t i = 0; i < trace_reader_n_processes(r); i++) {
+	for (uint32_t i = 0; p && i < trace_reader_n_processes(r); i++) {
 		const struct trace_process *other = trace_reader_process(r, i);
+		bool same = i != process && other && !strcmp(program_of(p), program_of(other));
 
-		if (i != process && p && other && !strcmp(program_of(p), program_of(other)))
-			return asprintf(&label, "%s/%u", program_of(p), p->pid) < 0 ? NULL : label;
+		n_same += same;
+		n_before += same && i < process && other->pid == p->pid;
+	}
+	if (n_same) {
+		len = n_before ? asprintf(&label, "%s/%u again (%u)", program_of(p), p->pid,
+					  n_before + 1)
+			       : asprintf(&label, "%s/%u", program_of(p), p->pid);
+		return len < 0 ? NULL : label;
 	}
 	return strdup(program_of(p));
 }

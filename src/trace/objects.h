@@ -7,8 +7,8 @@
 
 #include "trace/trace.h"
 
-/* The program of a process, with its pid where another of the trace runs the same program. NULL:
- * out of memory; free() it. */
+/* The program of a process, with its pid where another of the trace runs the same program, and with how
+ * often that pid had executed it before. NULL: out of memory; free() it. */
 char *trace_process_label(const struct trace_reader *r, uint32_t process);
 
 /* Whether the runtimes of a process, as far as known, are in more than one object. */

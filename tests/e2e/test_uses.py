@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -201,6 +202,8 @@ USES = [
     ("record {pid} -d .1 -o notes", 1, "cannot replace notes: it is not a pollux trace"),
     ("export trace.plx -o {here}/no/where", 1, "cannot create {here}/no/where: No such file"),
     ("export trace.plx -o {here}", 1, "it is a folder"),
+    *((f"{command} /dev/full", 1, "cannot write to /dev/full: it is neither a regular file nor a pipe")
+      for command in ("record {pid} -d .1 -o", "export trace.plx -o", "report trace.plx --html")),
     # ---- numbers and words ----
     *((f"record {{pid}} -d {given}", 2, f"-d needs a time such as 10, 2.5s or 500ms, not '{given}'")
       for given in ("0", "-1", "5x", "1e9", ".")),
@@ -366,6 +369,60 @@ def test_process_by_name(world, tmp_path):
     for command, status, says in [("tree {once}", 1, "cannot look into [0-9]+: .* has no runtime|has no runtime"),
                                   ("doctor {once}", 1, "user +ok"), ("probes {once}", 0, "{once}")]:
         check(world, run(world, command, folder=tmp_path), status, says)
+
+
+# A program of 32 bits that waits: pause() in a loop, behind an ELF header and one segment.
+CODE_32 = bytes.fromhex("b81d000000 cd80 ebf7")
+BASE_32 = 0x08048000
+PROGRAM_32 = b"\x7fELF\x01\x01\x01" + bytes(9) + struct.pack(
+    "<HHIIIIIHHHHHH", 2, 3, 1, BASE_32 + 84, 52, 0, 0, 52, 32, 1, 0, 0, 0) + struct.pack(
+    "<IIIIIIII", 1, 0, BASE_32, BASE_32, 84 + len(CODE_32), 84 + len(CODE_32), 5, 4096) + CODE_32
+
+
+def test_32_bits(world, tmp_path):
+    (tmp_path / "program").write_bytes(PROGRAM_32)
+    (tmp_path / "program").chmod(0o755)
+    try:
+        process = subprocess.Popen([tmp_path / "program"])
+    except OSError:
+        pytest.skip("this kernel runs no 32-bit program")
+    world.names["bits"] = process.pid
+    try:
+        for verb in ("record", "tree", "doctor", "why"):
+            check(world, run(world, f"{verb} {{bits}}", folder=tmp_path), 1,
+                  "process {bits} is not a 64-bit x86 program: pollux can't trace it yet")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_other_tracer(world, tmp_path):
+    """Only one may trace a process: said which, by name."""
+    tracer = subprocess.Popen(["strace", "-o", "/dev/null", "-p", str(world.idle.pid)], stderr=subprocess.PIPE, text=True)
+    assert "attached" in tracer.stderr.readline()
+    world.names["tracer"] = tracer.pid
+    try:
+        check(world, run(world, "record {idle}", folder=tmp_path), 1,
+              "already traced by process {tracer} .strace., .* end that one first")
+    finally:
+        tracer.terminate()
+        tracer.communicate()
+
+
+def test_deleted_program(world, tmp_path):
+    """Its file is gone, or another one by now: names are those of the program that runs."""
+    shutil.copy(world.names["suite"], tmp_path / "program")
+    with driver.Target(tmp_path / "program", "steady") as target:
+        world.names["deleted"] = target.pid
+        target.go()
+        (tmp_path / "program").unlink()
+        for content in (None, b"another"):
+            if content:
+                (tmp_path / "program").write_bytes(content)
+            check(world, run(world, "tree {deleted}"), 0, "steady")
+            result = run(world, "record {deleted} -d .2 -o d.plx", folder=tmp_path)
+            assert result.returncode == 0, result.stderr
+            check(world, run(world, "report d.plx", folder=tmp_path), 0, "steady")
 
 
 def test_stopped_process(world):

@@ -728,12 +728,14 @@ static void test_equal_numbers(void **state)
 	free(s);
 }
 
-/* The same kind in processes of two programs, and of one program twice. */
+/* The same kind in processes of two programs, of one program twice, and of one that executed itself. */
 static void test_label_processes(void **state)
 {
-	static const char *const exes[] = {"/bin/rustup", "/srv/app", "/srv/app"};
+	static const char *const exes[] = {"/bin/rustup", "/srv/app", "/srv/app", "/srv/app"};
+	static const unsigned pids[] = {100, 101, 102, 102};
 	static const char *const want[] = {"rustup: block_on", "app/101: block_on",
-					   "app/102: block_on", "app::main"};
+					   "app/102: block_on", "app/102 again (2): block_on",
+					   "app::main"};
 	char path[] = "/tmp/test_report.XXXXXX";
 	struct kind_labels labels;
 	struct trace_writer *w;
@@ -743,8 +745,8 @@ static void test_label_processes(void **state)
 	uint32_t index;
 
 	w = new_trace(path);
-	for (uint32_t i = 0; i < 3; i++) {
-		const struct trace_process p = {.pid = 100 + i, .exe = exes[i], .cmdline = ""};
+	for (uint32_t i = 0; i < 4; i++) {
+		const struct trace_process p = {.pid = pids[i], .exe = exes[i], .cmdline = ""};
 		const struct trace_kind k = {.process = i, .role = TR_ROOT, .name = "block_on"};
 
 		assert_int_equal(trace_writer_process(w, &p, &index), 0);
@@ -757,7 +759,7 @@ static void test_label_processes(void **state)
 	assert_int_equal(trace_reader_next(r, &ev, &err), 0);
 	use_all_kinds(r);
 	assert_int_equal(kind_labels_make(r, &labels), 0);
-	for (uint32_t i = 0; i < 4; i++)
+	for (uint32_t i = 0; i < 5; i++)
 		assert_string_equal(kind_label(&labels, r, i), want[i]);
 	kind_labels_done(&labels);
 	trace_reader_free(r);

@@ -232,6 +232,24 @@ static void test_parse_number(void **state)
 		number_parses(*bad, -EINVAL, 0);
 }
 
+static void rate_is(uint64_t n, uint64_t ns, const char *want)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT;
+
+	text_rate(&b, n, ns);
+	assert_string_equal(b.data, want);
+}
+
+/* Numbers from a stranger's trace pass no limit. */
+static void test_rate(void **state)
+{
+	rate_is(500, 2000000000, "250");
+	rate_is(7, 1000000, "7,000");
+	rate_is(UINT64_MAX, 1000000000, "18.4 E");
+	rate_is(UINT64_MAX, 1, "18.4 E");
+	rate_is(3, 0, "3.00 G");
+}
+
 static void shell_word_is(const char *s, const char *want)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT;
@@ -258,6 +276,7 @@ int main(void)
 		cmocka_unit_test(test_hidden),	       cmocka_unit_test(test_point),
 		cmocka_unit_test(test_parse_duration), cmocka_unit_test(test_parse_bytes),
 		cmocka_unit_test(test_parse_number),   cmocka_unit_test(test_shell_word),
+		cmocka_unit_test(test_rate),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -610,13 +610,18 @@ static int open_again(struct capture *c, const struct attach_options *options,
 /* What the look before found is only a part of the answer: the program has loaded something since. */
 static void say_ended(struct error *why)
 {
-	static const char ended[] = "it ended while pollux read what it had loaded";
 	const struct error before = *why;
 
+	/* What was read is in the cache then. */
 	if (!*before.text)
-		error_set(why, -ESRCH, "%s", ended);
+		error_set(why, -ESRCH,
+			  "it ended while pollux read its files: start it again, which needs less "
+			  "time now");
 	else if (before.code != -ESRCH)
-		error_set(why, -ESRCH, "%s; %s later", before.text, ended);
+		error_set(why, -ESRCH,
+			  "%s; it loaded more later, and ended while pollux read that: start it "
+			  "again, which needs less time now",
+			  before.text);
 }
 
 /* A launched program that had no runtime is looked at again when its code has changed. */
