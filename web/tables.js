@@ -8,6 +8,7 @@ import { Heat } from "./heat.js";
 import { count, duration, percent, placeText, point } from "./units.js";
 
 const ROWS_SHOWN = 300;
+const TOO_MANY = "This window has too many events for percentiles and single polls: zoom in.";
 
 const time = (title, get, more = {}) => ({ title, get, text: duration, number: true, ...more });
 const number = (title, get, more = {}) => ({ title, get, text: count, number: true, ...more });
@@ -202,7 +203,8 @@ export class Tables {
 
 		if (!current())
 			return;
-		this.options.replaceChildren(note ? el("span", { class: "bad", title: note }, "of the whole trace") : "");
+		this.options.replaceChildren(note ? el("span", { class: "bad", title: note }, "of the whole trace")
+			: report.sums_only ? el("span", { class: "bad", title: TOO_MANY }, "sums only") : "");
 		if (note)
 			this.span.textContent = "";
 		this.report = report;
@@ -241,7 +243,8 @@ export class Tables {
 		this.rows = rows;
 		this.columns = columns;
 		if (!rows.length) {
-			this.panel.replaceChildren(el("p", { class: "calm" }, this.word ? "Nothing has that word." : table.none ?? "Nothing in this window."));
+			this.panel.replaceChildren(el("p", { class: "calm" }, this.word ? "Nothing has that word."
+				: this.report.sums_only ? TOO_MANY : table.none ?? "Nothing in this window."));
 			return;
 		}
 		this.panel.replaceChildren(el("table", {},

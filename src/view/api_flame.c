@@ -16,7 +16,6 @@
 #include <string.h>
 
 #define MAX_NODES 100000u
-#define CELLS 4096u
 
 struct node {
 	uint64_t value;
@@ -127,43 +126,6 @@ static int64_t place_node(struct flame *f, uint32_t family, uint64_t place)
 	return at == family ? child(f, family, 0, strdup("unknown")) : at;
 }
 
-/* What is in the window of a series: its inner cells, and a part of the outer ones as it were even. */
-static int sum_window(const struct flame *f, uint32_t series, uint64_t *ret, struct error *err)
-{
-	_cleanup_free_ uint64_t *values = calloc(CELLS, sizeof(*values));
-	struct index_facts facts;
-	unsigned level = 0;
-
-	if (!values)
-		return error_set(err, -ENOMEM, "out of memory");
-	index_facts(f->v->index, &facts);
-	uint64_t from = f->window.from_ns - facts.base_ns, to = f->window.to_ns - facts.base_ns;
-	/* What lasts until the trace's end is not cut there. */
-	if (to == facts.end_ns - facts.base_ns)
-		to++;
-	while (level + 1 < facts.n_levels &&
-	       ((to - 1) >> (facts.width_log2 + level)) - (from >> (facts.width_log2 + level)) >=
-		       CELLS)
-		level++;
-	unsigned shift = facts.width_log2 + level;
-	uint64_t first = from >> shift, n = ((to - 1) >> shift) - first + 1;
-	TRY(index_values(f->v->index, series, level, first, n < CELLS ? n : CELLS, values, err));
-	*ret = 0;
-	for (uint64_t i = 0; i < n && i < CELLS; i++) {
-		uint64_t begin = (first + i) << shift, end = begin + (1ull << shift);
-
-		/* After the trace's end there is nothing. */
-		if (end > facts.end_ns - facts.base_ns + 1)
-			end = facts.end_ns - facts.base_ns + 1;
-		uint64_t inside = (end < to ? end : to) - (begin > from ? begin : from);
-
-		*ret += inside == end - begin ? values[i]
-					      : (uint64_t)((double)values[i] * (double)inside /
-							   (double)(end - begin));
-	}
-	return 0;
-}
-
 static int add_waiting(struct flame *f, uint32_t lane, struct error *err)
 {
 	struct index_series_name name;
@@ -175,7 +137,7 @@ static int add_waiting(struct flame *f, uint32_t lane, struct error *err)
 
 		if (name.what != IX_WAITING)
 			continue;
-		TRY(sum_window(f, name.number, &value, err));
+		TRY(view_sum(f->v, &f->window, name.number, false, &value, err));
 		if (!value)
 			continue;
 		at = family_node(f, lane);

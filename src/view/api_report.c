@@ -9,7 +9,7 @@
 
 /* A report of a window reads the trace from its begin: of a longer one that takes too long. */
 #define MAX_EVENTS 50000000u
-/* Events of a window, and around it, of which a report is made then. */
+/* Events of a window, and around it, of which a report is made then; of more the index has the sums. */
 #define MAX_WINDOW_EVENTS 30000000u
 
 static int write_report(struct trace_reader *reader, const struct report_options *opt,
@@ -30,7 +30,8 @@ static int write_report(struct trace_reader *reader, const struct report_options
 
 /* From the events of the window alone, and a little before it. */
 static int report_window(const struct view_source *v, const struct request *q,
-			 struct report_options *opt, struct buf *out, struct error *err)
+			 struct report_options *opt, uint64_t max_events, struct buf *out,
+			 struct error *err)
 {
 	struct index_facts facts;
 	struct view_window w;
@@ -40,8 +41,12 @@ static int report_window(const struct view_source *v, const struct request *q,
 	index_facts(v->index, &facts);
 	TRY(view_window(v, q, &w, err));
 	uint64_t before = 2 * facts.exact_ns;
-	TRY(index_chunks(v->index, w.from_ns > before ? w.from_ns - before : 0, w.to_ns,
-			 MAX_WINDOW_EVENTS, &offsets, &n, err));
+	int code = !max_events ? -E2BIG
+			       : index_chunks(v->index, w.from_ns > before ? w.from_ns - before : 0,
+					      w.to_ns, MAX_WINDOW_EVENTS, &offsets, &n, err);
+	if (code == -E2BIG)
+		return view_sums_report(v, &w, out, err);
+	TRY(code);
 	int fd = view_open_again(v, err);
 	if (fd < 0)
 		return fd;
@@ -66,7 +71,7 @@ int answer_report(const struct view_source *v, const struct request *q, struct b
 		return index_report(v->index, out, err);
 	index_facts(v->index, &facts);
 	if (facts.n_events > (max_events < MAX_EVENTS ? max_events : MAX_EVENTS))
-		return report_window(v, q, &opt, out, err);
+		return report_window(v, q, &opt, max_events, out, err);
 	TRY(view_reader(v, &reader, err));
 	return write_report(reader, &opt, false, out, err);
 }

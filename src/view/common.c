@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define CELLS 4096u /* that are read to sum up a window */
+
 int view_window(const struct view_source *v, const struct request *q, struct view_window *ret,
 		struct error *err)
 {
@@ -64,6 +66,47 @@ const char *view_task_number(char text[static 96], const struct trace_reader *r,
 
 	snprintf(text, 96, k && k->address_named ? "0x%" PRIx64 : "%" PRIu64, task);
 	return text;
+}
+
+int view_sum(const struct view_source *v, const struct view_window *w, uint32_t series, bool most,
+	     uint64_t *ret, struct error *err)
+{
+	_cleanup_free_ uint64_t *values = calloc(CELLS, sizeof(*values));
+	struct index_facts facts;
+	unsigned level = 0;
+
+	if (!values)
+		return error_set(err, -ENOMEM, "out of memory");
+	index_facts(v->index, &facts);
+	uint64_t from = w->from_ns - facts.base_ns, to = w->to_ns - facts.base_ns;
+	/* What lasts until the trace's end is not cut there. */
+	if (to == facts.end_ns - facts.base_ns)
+		to++;
+	while (level + 1 < facts.n_levels &&
+	       ((to - 1) >> (facts.width_log2 + level)) - (from >> (facts.width_log2 + level)) >=
+		       CELLS)
+		level++;
+	unsigned shift = facts.width_log2 + level;
+	uint64_t first = from >> shift, n = ((to - 1) >> shift) - first + 1;
+	TRY(index_values(v->index, series, level, first, n < CELLS ? n : CELLS, values, err));
+	*ret = 0;
+	for (uint64_t i = 0; i < n && i < CELLS; i++) {
+		uint64_t begin = (first + i) << shift, end = begin + (1ull << shift);
+
+		/* After the trace's end there is nothing. */
+		if (end > facts.end_ns - facts.base_ns + 1)
+			end = facts.end_ns - facts.base_ns + 1;
+		if (most) {
+			*ret = values[i] > *ret ? values[i] : *ret;
+			continue;
+		}
+		uint64_t inside = (end < to ? end : to) - (begin > from ? begin : from);
+
+		*ret += inside == end - begin ? values[i]
+					      : (uint64_t)((double)values[i] * (double)inside /
+							   (double)(end - begin));
+	}
+	return 0;
 }
 
 bool view_add_place(struct view_places *p, uint64_t place)

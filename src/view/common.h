@@ -20,6 +20,15 @@ const char *view_task_id(char text[static 96], uint32_t kind, uint64_t task);
 const char *view_task_number(char text[static 96], const struct trace_reader *r, uint32_t kind,
 			     uint64_t task);
 
+/* What is in the window of a series of the index: its inner cells, and a part of the outer ones as if they were even;
+ * `most`: the largest of its cells. 0 or negative errno. */
+int view_sum(const struct view_source *v, const struct view_window *w, uint32_t series, bool most,
+	     uint64_t *ret, struct error *err);
+
+/* The report of a window from the index alone. */
+int view_sums_report(const struct view_source *v, const struct view_window *w, struct buf *out,
+		     struct error *err);
+
 /* The places that an answer names. */
 struct view_places {
 	uint64_t *places;

@@ -543,6 +543,30 @@ def test_a_report_of_a_part_alone_is_near_that_of_the_whole(pollux, tmp_path):
     assert part["events"] < whole["events"]
 
 
+@pytest.mark.parametrize("from_, to", [(0, 1), (0.3, 0.6)])
+def test_a_report_of_too_many_events_has_their_sums(pollux, tmp_path, from_, to):
+    """From the index: exact of the whole, and nearly so where a part begins or ends within a cell."""
+    with serving(pollux, many_events(tmp_path, 1)) as one:
+        span = one.json("api/trace")["span_ns"]
+        window = f"from={int(span * from_)}&to={int(span * to)}"
+        whole, sums = one.json(f"api/report?{window}"), one.json(f"api/report?max_events=0&{window}")
+        assert one.end() == (0, "")
+    assert sums["sums_only"] and (sums["begin_ns"], sums["duration_ns"]) == (int(span * from_), int(span * to) - int(span * from_))
+    near = {"rel": 0} if to == 1 else {"rel": 1e-3}
+    families = {family["kind"]: family for family in whole["families"] if family["polls"]}
+    assert sums["families"] and {family["kind"] for family in sums["families"]} == families.keys()
+    for family in sums["families"]:
+        told = families[family["kind"]]
+        assert (family["name"], family["role"]) == (told["name"], told["role"])
+        for key in ("polls", "waiting_ns", "scheduled_ns", "blocked_ns"):
+            assert family[key] == pytest.approx(told[key], **near), key
+        assert family["poll_ns"]["sum"] == pytest.approx(told["poll_ns"]["sum"], **near)
+    told = {worker["tid"]: worker for worker in whole["workers"]}
+    for worker in sums["workers"]:
+        for key in ("polls", "busy_ns", "parked_ns", "blocked_ns"):
+            assert worker[key] == pytest.approx(told[worker["tid"]][key], **near), key
+
+
 @pytest.mark.parametrize("viewer, origin", [("firefox", "https://profiler.firefox.com"), ("speedscope", "https://www.speedscope.app")])
 def test_another_viewer_reads_its_file_and_nothing_else(pollux, folder, viewer, origin):
     with serving(pollux, folder / "requests.plx", "--in", viewer) as one:
