@@ -146,14 +146,13 @@ void help_page(struct buf *out, const struct cli_verb *verb)
 
 void help_overview(struct buf *out)
 {
-	static const char *const begin[] = {
-		"pollux record 4242 -d 10",
-		"record a running program for ten seconds",
-		"pollux report pollux-server-4242.plx",
-		"which tasks were slow, waited, or blocked a worker",
-		"pollux export pollux-server-4242.plx -o trace.json",
-		"see every task over time, in ui.perfetto.dev or chrome://tracing",
-		NULL};
+	static const char *const begin[] = {"pollux record 4242 -d 10",
+					    "record a running program for ten seconds",
+					    "pollux report pollux-server-4242.plx",
+					    "which tasks were slow, waited, or blocked a worker",
+					    "pollux view pollux-server-4242.plx",
+					    "see every task over time, in the browser",
+					    NULL};
 
 	buf_str(out, "usage: pollux VERB [OPTIONS] ..., or pollux PID for the await trees of a "
 		     "process\n\n");
