@@ -99,9 +99,15 @@ void *map_new(struct map *m, uint64_t a, uint64_t b, size_t bytes)
 
 void *map_get_or_new(struct map *m, uint64_t a, uint64_t b, size_t bytes)
 {
-	void *value = map_get(m, a, b);
+	struct map_entry *e = m->last < m->cap ? &m->entries[m->last] : NULL;
 
-	return value ? value : map_new(m, a, b, bytes);
+	if (e && e->a == a && e->b == b && e->value)
+		return e->value;
+	e = m->n ? probe(m, a, b) : NULL;
+	if (!e || !e->value)
+		return map_new(m, a, b, bytes);
+	m->last = (size_t)(e - m->entries);
+	return e->value;
 }
 
 int map_put_const(struct map *m, uint64_t a, uint64_t b, const void *value)

@@ -14,6 +14,7 @@ struct map_entry {
 struct map {
 	struct map_entry *entries;
 	size_t n, cap; /* cap is 0 or a power of two */
+	size_t last;   /* the entry that map_get_or_new() found last: often it is the next, too */
 };
 
 void map_done(struct map *m);				       /* the values stay the caller's */

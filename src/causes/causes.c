@@ -188,7 +188,7 @@ static struct segment *add_segment(struct causes *c, struct task_past *t, enum s
 	s->type = type;
 	s->begin_ns = t->last_ns;
 	s->end_ns = end_ns;
-	s->before = before;
+	s->before = segment_back(t->head, before);
 	s->kind = t->kind;
 	s->task = t->number;
 	s->thread = UINT32_MAX;
@@ -221,22 +221,39 @@ static void on_thread(struct causes *c, struct segment *s, uint32_t thread)
 	if (!th)
 		return;
 	s->thread = thread;
-	s->thread_before = th->head;
+	s->thread_before = segment_back(c->history.n, th->head);
 	th->head = c->history.n;
 }
 
+static void flush_thread(struct causes *c, uint32_t thread, uint64_t park_ns);
+
 /* A stretch of a poll. */
-static void add_polled(struct causes *c, struct task_past *t, enum segment_type type, uint16_t call,
-		       uint32_t thread, uint64_t end_ns)
+static struct segment *add_polled(struct causes *c, struct task_past *t, enum segment_type type,
+				  uint32_t thread, uint64_t end_ns)
 {
-	struct segment *s = add_segment(c, t, type, end_ns);
+	struct segment *s;
+
+	flush_thread(c, thread, 0);
+	s = add_segment(c, t, type, end_ns);
+	if (s)
+		on_thread(c, s, thread);
+	return s;
+}
+
+static void add_run(struct causes *c, struct task_past *t, uint32_t thread, uint64_t end_ns)
+{
+	account(c, t, add_polled(c, t, SEG_RUN, thread, end_ns));
+}
+
+static void add_call(struct causes *c, struct task_past *t, const struct tl_block *block,
+		     uint64_t stack, uint64_t end_ns)
+{
+	struct segment *s = add_polled(c, t, SEG_CALL, block->thread, end_ns);
 
 	if (!s)
 		return;
-	s->call = call;
-	if (type == SEG_CALL && t->stack_ns >= s->begin_ns && t->stack_ns <= end_ns)
-		s->stack = t->stack;
-	on_thread(c, s, thread);
+	s->call = block->call;
+	s->stack = stack;
 	account(c, t, s);
 }
 
@@ -246,18 +263,214 @@ static void fill(struct causes *c, struct task_past *t, uint64_t end_ns)
 	account(c, t, add_segment(c, t, SEG_UNKNOWN, end_ns));
 }
 
-/* Its times off the CPU that end before that were in no call that was reported; the others were: one that
- * begins just before its call is of the kernel's clock, which is not quite the agent's. */
-static void add_off_cpu(struct causes *c, struct task_past *t, uint64_t before_ns)
-{
-	for (size_t i = 0; i < t->n_off && t->off[i].end_ns <= before_ns; i++) {
-		const struct off_cpu *off = &t->off[i];
+/* ---- times off the CPU ---- */
 
-		add_polled(c, t, SEG_RUN, 0, off->thread, off->begin_ns);
-		add_polled(c, t, off->preempted ? SEG_PREEMPTED : SEG_OFF_CPU, off->call,
-			   off->thread, off->end_ns);
+static void number_threads(struct causes *c)
+{
+	while (c->n_numbered < trace_reader_n_threads(c->reader)) {
+		const struct trace_thread *t = trace_reader_thread(c->reader, c->n_numbered++);
+		const struct trace_process *p =
+			t && !t->stream_of ? trace_reader_process(c->reader, t->process) : NULL;
+
+		if (p && map_put(&c->thread_numbers, p->pid, t->tid,
+				 (void *)(uintptr_t)c->n_numbered) < 0)
+			c->out_of_memory = true;
 	}
-	t->n_off = 0;
+}
+
+/* NULL: not known. */
+static const struct neighbour *neighbour_of(struct causes *c, uint32_t number)
+{
+	const struct trace_neighbour *one =
+		number ? trace_reader_neighbour(c->reader, number - 1) : NULL;
+	struct neighbour *n;
+	uint64_t hash;
+
+	if (!one)
+		return NULL;
+	if (!GROW_ZERO(c->neighbours, number - 1, c->n_neighbours)) {
+		c->out_of_memory = true;
+		return NULL;
+	}
+	n = &c->neighbours[number - 1];
+	if (n->same)
+		return n;
+	number_threads(c);
+	n->thread = (uint32_t)(uintptr_t)map_get(&c->thread_numbers, one->pid, one->tid);
+	hash = hash_string(one->flags, one->name);
+	n->same = (uint32_t)(uintptr_t)map_get(&c->same_neighbours, n->thread ? one->pid : 0, hash);
+	if (n->same)
+		return n;
+	n->same = number;
+	if (map_put(&c->same_neighbours, n->thread ? one->pid : 0, hash,
+		    (void *)(uintptr_t)number) < 0)
+		c->out_of_memory = true;
+	return n;
+}
+
+static void put_off(struct causes *c, struct offs *offs, const struct off_cpu *off)
+{
+	if (off->begin_ns >= off->end_ns)
+		return;
+	if (!GROW(offs->items, offs->n, offs->cap)) {
+		c->out_of_memory = true;
+		return;
+	}
+	offs->items[offs->n++] = *off;
+}
+
+/* The thread waited for a CPU, which that neighbour had. */
+static void put_ran(struct causes *c, struct offs *offs, struct off_cpu off, uint32_t number,
+		    uint64_t begin_ns, uint64_t end_ns)
+{
+	const struct neighbour *n = neighbour_of(c, number);
+	const struct thread_past *th;
+
+	off.ready = true;
+	off.begin_ns = begin_ns;
+	off.end_ns = end_ns;
+	if (n) {
+		off.ran = n->same;
+		off.neighbour = number;
+	}
+	if (n && n->thread && n->thread - 1 < c->n_threads) {
+		th = &c->threads[n->thread - 1];
+		off.ran_head = th->head;
+		off.ran_open = th->polling ? 1 + (uint64_t)th->polling_kind : 0;
+	}
+	put_off(c, offs, &off);
+}
+
+/* It slept, until it was woken, as far as is known; then it waited for a CPU, which others had. */
+static void put_offs(struct causes *c, struct offs *offs, const struct tl_off_cpu *o)
+{
+	const struct tl_switch *how = o->how;
+	bool preempted = o->reason == TX_PREEMPTED;
+	uint64_t at = preempted ? o->begin_ns : how && how->woken_ns ? how->woken_ns : o->end_ns;
+	struct off_cpu off = {.thread = o->thread};
+	uint32_t one;
+
+	off.call = preempted ? 0 : (uint16_t)o->syscall;
+	off.begin_ns = o->begin_ns;
+	off.end_ns = at;
+	put_off(c, offs, &off);
+	off.call = 0;
+	c->names_neighbours |= how && (how->n_ran || how->next || how->before);
+	off.named = c->names_neighbours;
+	for (uint32_t i = 0; how && i < how->n_ran; i++) {
+		const struct tl_ran_instead *ran = &how->ran[i];
+
+		if (ran->begin_ns > at) {
+			put_ran(c, offs, off, 0, at, ran->begin_ns);
+			at = ran->begin_ns;
+		}
+		if (ran->end_ns > at) {
+			put_ran(c, offs, off, ran->neighbour, at, ran->end_ns);
+			at = ran->end_ns;
+		}
+	}
+	/* Of a short wait it is known who ran at its begin or end. */
+	one = !how || how->n_ran ? 0 : preempted ? how->next : how->before;
+	put_ran(c, offs, off, one, at, o->end_ns);
+}
+
+static void describe_no_cpu(struct segment *s, uint64_t number, const struct off_cpu *off)
+{
+	s->place = off->ran;
+	s->thread = off->neighbour;
+	s->cause = segment_back(number, off->ran_head);
+	s->open = off->ran_open;
+	s->named = off->named;
+}
+
+static void add_off(struct causes *c, struct task_past *t, const struct off_cpu *off)
+{
+	struct segment *s;
+
+	s = add_polled(c, t, off->ready ? SEG_NO_CPU : SEG_OFF_CPU, off->thread, off->end_ns);
+	if (!s)
+		return;
+	if (off->ready)
+		describe_no_cpu(s, t->head, off);
+	else
+		s->call = off->call;
+	account(c, t, s);
+}
+
+/* Its times off the CPU that end before that were in no call that was reported; the others were: one that
+ * begins just before its call is of the kernel's clock, which is not quite the agent's. Of these it
+ * counts when there was no CPU: that it slept, the call says. */
+static void add_off_cpu(struct causes *c, struct task_past *t, uint64_t before_ns,
+			const struct tl_block *block, uint64_t stack)
+{
+	for (size_t i = 0; i < t->off.n; i++) {
+		const struct off_cpu *off = &t->off.items[i];
+
+		if (off->end_ns <= before_ns) {
+			add_run(c, t, off->thread, off->begin_ns);
+			add_off(c, t, off);
+			continue;
+		}
+		add_run(c, t, off->thread, before_ns);
+		if (!off->ready || off->begin_ns >= block->end_ns)
+			continue;
+		add_call(c, t, block, stack, off->begin_ns);
+		add_off(c, t, off);
+	}
+	t->off.n = 0;
+}
+
+static void add_all_off_cpu(struct causes *c, struct task_past *t)
+{
+	if (t->off.n)
+		add_off_cpu(c, t, UINT64_MAX, NULL, 0);
+}
+
+static void add_thread_segment(struct causes *c, uint32_t thread, enum segment_type type,
+			       uint64_t begin_ns, uint64_t end_ns, const struct off_cpu *off)
+{
+	struct segment *s;
+	uint64_t number;
+
+	if (begin_ns >= end_ns)
+		return;
+	s = history_add(&c->history, &number);
+	if (!s) {
+		c->out_of_memory = true;
+		return;
+	}
+	s->type = type;
+	s->begin_ns = begin_ns;
+	s->end_ns = end_ns;
+	s->kind = TRACE_KIND_NONE;
+	on_thread(c, s, thread);
+	if (off)
+		describe_no_cpu(s, number, off);
+}
+
+/* What it had no CPU for outside of polls. park_ns: it was parked since then, but for these times; 0: it
+ * was not. Then it was parked after the last of them until the park's end. */
+static void flush_thread(struct causes *c, uint32_t thread, uint64_t park_ns)
+{
+	struct thread_past *th = thread_of(c, thread);
+	struct offs offs;
+
+	if (!th || !th->off.n)
+		return;
+	offs = th->off;
+	th->off = (struct offs){0};
+	for (size_t i = 0; i < offs.n; i++) {
+		const struct off_cpu *off = &offs.items[i];
+
+		if (!off->ready)
+			continue;
+		if (park_ns && off->begin_ns > park_ns)
+			add_thread_segment(c, thread, SEG_PARK, park_ns, off->begin_ns, NULL);
+		add_thread_segment(c, thread, SEG_NO_CPU, off->begin_ns, off->end_ns, off);
+		if (park_ns && off->end_ns > park_ns)
+			park_ns = off->end_ns;
+	}
+	free(offs.items);
 }
 
 /* ---- units ---- */
@@ -343,23 +556,43 @@ static void begin_round(struct causes *c, struct task_past *t, uint64_t begin_ns
 	const struct kind_past *k = kind_of(c, t->kind);
 
 	t->in_round = k;
+	t->waited_in_round = false;
 	t->round_ns = begin_ns;
 	t->round_head = k ? (uint32_t)k->head : 0;
 }
 
+/* One that began at a point that was the head then is none. One that begins or ends with the task, or
+ * that is not over, has no such wait on one side, so it is one if the task waited for something else. */
+static void end_round(struct causes *c, struct task_past *t, uint64_t end_ns, bool at_head)
+{
+	const struct kind_past *k = kind_of(c, t->kind);
+
+	if (k && k->head && !k->handlers && t->in_round &&
+	    (t->round_head == k->head || !t->round_head) &&
+	    ((at_head && t->round_head) || t->waited_in_round))
+		add_round(c, t, tree_of(c, t->kind), t->round_ns, end_ns);
+	t->in_round = false;
+}
+
 /* Its poll has ended: if it waits at the head point now, a round is over. */
-static void end_round(struct causes *c, struct task_past *t, const struct tl_poll *poll)
+static void end_round_at_head(struct causes *c, struct task_past *t, const struct tl_poll *poll)
 {
 	const struct kind_past *k = kind_of(c, t->kind);
 
 	if (!k || !k->head || poll->outcome != TO_PENDING || point_of(c, poll->place) != k->head)
 		return;
-	/* One that began at a point that was the head then is none. */
-	if (t->in_round && t->round_head == k->head)
-		add_round(c, t, tree_of(c, t->kind), t->round_ns, poll->end_ns);
-	t->in_round = false;
+	end_round(c, t, poll->end_ns, true);
 	if (poll->woken_inside)
 		begin_round(c, t, poll->end_ns);
+}
+
+/* A wait that is over, or lasts still, at another point than between rounds. */
+static void note_wait(struct causes *c, struct task_past *t, const struct tl_wait *wait)
+{
+	const struct kind_past *k = kind_of(c, t->kind);
+
+	if (k && (!k->head || point_of(c, wait->place) != k->head))
+		t->waited_in_round = true;
 }
 
 /* ---- the sink ---- */
@@ -386,13 +619,15 @@ static int on_task_begin(void *ctx, struct tl_task *task)
 	t->first_ns = t->last_ns = task->spawn_ns;
 	if (!t->whole)
 		return 0;
+	t->in_round = t->role == TR_TASK;
+	t->round_ns = task->spawn_ns;
 	parent = task->parent ? find_task(c, task->parent) : NULL;
 	if (parent)
-		add_off_cpu(c, parent, UINT64_MAX);
+		add_all_off_cpu(c, parent);
 	birth = add_segment(c, t, SEG_BIRTH, task->spawn_ns);
 	if (birth) {
 		birth->kind = parent ? parent->kind : TRACE_KIND_NONE;
-		birth->cause = parent ? parent->head : 0;
+		birth->cause = parent ? segment_back(t->head, parent->head) : 0;
 		birth->task = parent ? parent->number : 0;
 	}
 	return status(c);
@@ -410,6 +645,7 @@ static int on_task_end(void *ctx, struct tl_task *task)
 	if (task->end_ns)
 		fill(c, t, task->end_ns);
 	end = t->last_ns;
+	end_round(c, t, end, false);
 	tree = c->opt.unit == CU_ROUND ? NULL : tree_of(c, t->kind);
 	if (tree && !c->out_of_memory && end > t->first_ns && is_wanted(c, t->number))
 		add_unit(c, tree,
@@ -419,7 +655,7 @@ static int on_task_end(void *ctx, struct tl_task *task)
 			 &t->parts);
 	c->n_parts -= t->parts.n;
 	parts_done(&t->parts);
-	free(t->off);
+	free(t->off.items);
 	map_remove(&c->tasks, t->serial, 0);
 	c->recent[t->serial % N_RECENT_TASKS] = NULL;
 	free(t);
@@ -428,14 +664,18 @@ static int on_task_end(void *ctx, struct tl_task *task)
 
 static void add_ready(struct causes *c, struct task_past *t, const struct tl_wait *wait)
 {
-	struct segment *s = add_segment(c, t, SEG_READY, wait->end_ns);
+	struct segment *s;
 	struct thread_past *th;
 
+	if (wait->thread != UINT32_MAX)
+		flush_thread(c, wait->thread, 0);
+	s = add_segment(c, t, SEG_READY, wait->end_ns);
 	if (!s)
 		return;
+	s->closure = t->role == TR_BLOCKING;
 	if (wait->thread != UINT32_MAX && (th = thread_of(c, wait->thread))) {
 		s->thread = wait->thread;
-		s->cause = th->head;
+		s->cause = segment_back(t->head, th->head);
 		th->polling = true;
 		th->polling_kind = t->kind;
 	}
@@ -447,11 +687,12 @@ static void add_unlooked(struct causes *c, const struct task_past *t, struct seg
 {
 	const struct thread_past *th;
 
+	s->unlooked_from_ns = s->unlooked_to_ns = 0;
 	if (!t->unlooked.from_ns || !(th = thread_of(c, t->unlooked.thread)))
 		return;
 	s->unlooked_from_ns = t->unlooked.from_ns;
 	s->unlooked_to_ns = t->unlooked.to_ns;
-	s->cause = th->head;
+	s->cause = segment_back(t->head, th->head);
 	s->kind = th->polling ? th->polling_kind : TRACE_KIND_NONE;
 }
 
@@ -485,7 +726,7 @@ static void add_wait(struct causes *c, struct task_past *t, const struct tl_wait
 	if (s->woken_by == WB_TASK) {
 		s->kind = t->waker_kind;
 		s->task = t->waker_task;
-		s->cause = t->cause;
+		s->cause = segment_back(t->head, t->cause);
 	}
 	s->thread = t->waker_thread;
 	if (s->woken_by == WB_IO || s->woken_by == WB_TIMER || s->woken_by == WB_DRIVER) {
@@ -527,9 +768,10 @@ static int on_wait(void *ctx, const struct tl_wait *wait)
 		if (t->woken_by == WB_DRIVER)
 			t->woken_by = driver_wake(c, t, wait);
 		add_wait(c, t, wait);
-		if (wait->next == TS_SCHEDULED && begins_round(c, t, wait)) {
+		if (wait->next == TS_SCHEDULED && begins_round(c, t, wait))
 			begin_round(c, t, wait->end_ns);
-		}
+		else
+			note_wait(c, t, wait);
 		t->woken_by = WB_UNKNOWN;
 	} else {
 		fill(c, t, wait->end_ns);
@@ -548,9 +790,9 @@ static int on_poll(void *ctx, const struct tl_poll *poll)
 	th->driver = th->polling = false;
 	th->polls = true;
 	fill(c, t, poll->begin_ns);
-	add_off_cpu(c, t, UINT64_MAX);
-	add_polled(c, t, SEG_RUN, 0, poll->thread, poll->end_ns);
-	end_round(c, t, poll);
+	add_all_off_cpu(c, t);
+	add_run(c, t, poll->thread, poll->end_ns);
+	end_round_at_head(c, t, poll);
 	return status(c);
 }
 
@@ -558,6 +800,7 @@ static int on_block(void *ctx, const struct tl_block *block)
 {
 	struct causes *c = ctx;
 	struct task_past *t = task_of(c, block->task);
+	uint64_t stack;
 
 	if (!t || block->nonblocking)
 		return 0;
@@ -567,9 +810,11 @@ static int on_block(void *ctx, const struct tl_block *block)
 		th->polling = true;
 		th->polling_kind = t->kind;
 	}
-	add_off_cpu(c, t, block->begin_ns);
-	add_polled(c, t, SEG_RUN, 0, block->thread, block->begin_ns);
-	add_polled(c, t, SEG_CALL, block->call, block->thread, block->end_ns);
+	stack = t->stack_ns >= block->begin_ns && t->stack_ns <= block->end_ns ? t->stack : 0;
+	if (t->off.n)
+		add_off_cpu(c, t, block->begin_ns, block, stack);
+	add_run(c, t, block->thread, block->begin_ns);
+	add_call(c, t, block, stack, block->end_ns);
 	return status(c);
 }
 
@@ -578,37 +823,22 @@ static int on_off_cpu(void *ctx, const struct tl_off_cpu *off)
 	struct causes *c = ctx;
 	struct thread_past *th;
 	struct task_past *t;
-	struct segment *s;
-	uint64_t number;
 
 	if (off->task) {
 		t = task_of(c, off->task);
 		if (!t)
 			return 0;
-		if (t->n_off == MAX_OFF_CPU)
-			add_off_cpu(c, t, UINT64_MAX);
-		if (!GROW(t->off, t->n_off, t->cap_off))
-			return -ENOMEM;
-		t->off[t->n_off++] = (struct off_cpu){
-			.begin_ns = off->begin_ns,
-			.end_ns = off->end_ns,
-			.thread = off->thread,
-			.call = off->reason == TX_PREEMPTED ? 0 : (uint16_t)off->syscall,
-			.preempted = off->reason == TX_PREEMPTED,
-		};
+		if (t->off.n >= MAX_OFF_CPU)
+			add_all_off_cpu(c, t);
+		put_offs(c, &t->off, off);
 		return status(c);
 	}
 	th = thread_of(c, off->thread);
-	if (!th || off->reason != TX_PREEMPTED)
+	if (!th)
 		return status(c);
-	s = history_add(&c->history, &number);
-	if (!s)
-		return -ENOMEM;
-	*s = (struct segment){.type = SEG_PREEMPTED,
-			      .begin_ns = off->begin_ns,
-			      .end_ns = off->end_ns,
-			      .kind = TRACE_KIND_NONE};
-	on_thread(c, s, off->thread);
+	if (th->off.n >= MAX_OFF_CPU)
+		flush_thread(c, off->thread, 0);
+	put_offs(c, &th->off, off);
 	return status(c);
 }
 
@@ -634,12 +864,22 @@ static void note_look(struct causes *c, struct thread_past *th, const struct tl_
 		*last = (struct last_look){.end_ns = park->end_ns, .thread = park->thread};
 }
 
+static void add_park(struct causes *c, const struct tl_park *park)
+{
+	struct thread_past *th = &c->threads[park->thread];
+	uint64_t from = park->begin_ns;
+
+	for (size_t i = 0; i < th->off.n; i++)
+		if (th->off.items[i].ready && th->off.items[i].end_ns > from)
+			from = th->off.items[i].end_ns;
+	flush_thread(c, park->thread, park->begin_ns);
+	add_thread_segment(c, park->thread, SEG_PARK, from, park->end_ns, NULL);
+}
+
 static int on_park(void *ctx, const struct tl_park *park)
 {
 	struct causes *c = ctx;
 	struct thread_past *th = thread_of(c, park->thread);
-	struct segment *s;
-	uint64_t number;
 
 	if (!th)
 		return -ENOMEM;
@@ -648,14 +888,8 @@ static int on_park(void *ctx, const struct tl_park *park)
 		     park->call == TB_EPOLL_PWAIT2;
 	if (th->driver)
 		note_look(c, th, park);
-	s = history_add(&c->history, &number);
-	if (!s)
-		return -ENOMEM;
-	*s = (struct segment){.type = SEG_PARK,
-			      .begin_ns = park->begin_ns,
-			      .end_ns = park->end_ns,
-			      .kind = TRACE_KIND_NONE};
-	on_thread(c, s, park->thread);
+	c->has_parks = true;
+	add_park(c, park);
 	return status(c);
 }
 
@@ -676,7 +910,7 @@ static int on_wake(void *ctx, const struct tl_wake *wake)
 	} else if (wake->source_task) {
 		source = find_task(c, wake->source_task->serial);
 		if (source)
-			add_off_cpu(c, source, UINT64_MAX); /* it is in no call now */
+			add_all_off_cpu(c, source); /* it is in no call now */
 		t->woken_by = source ? WB_TASK : WB_UNKNOWN;
 		t->waker_kind = wake->source_task->kind;
 		t->waker_task = wake->source_task->number;
@@ -728,7 +962,7 @@ static int on_future_end(void *ctx, struct tl_future *future)
 	tree = map_get(&c->trees, t->kind, future->kind);
 	if (!tree)
 		tree = new_tree(c, t->kind, future->kind);
-	add_off_cpu(c, t, UINT64_MAX);
+	add_all_off_cpu(c, t);
 	add_round(c, t, tree, future->begin_ns, future->end_ns);
 	return status(c);
 }

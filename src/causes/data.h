@@ -28,7 +28,17 @@ struct off_cpu {
 	uint64_t begin_ns, end_ns;
 	uint32_t thread;
 	uint16_t call;
-	bool preempted;
+	bool ready;		 /* it waited for a CPU; else it slept */
+	bool named;		 /* as a segment's */
+	uint32_t ran, neighbour; /* who had the CPU: as a node's, and itself; 0: not known */
+	uint64_t ran_head;	 /* newest segment there, where it is a thread of the program's */
+	uint64_t ran_open;	 /* as a segment's `open` */
+};
+
+/* Stretches off the CPU that are not in the history yet, in the order of time. */
+struct offs {
+	struct off_cpu *items;
+	size_t n, cap;
 };
 
 /* Where a task is, since the end of its last segment. */
@@ -41,7 +51,8 @@ struct task_past {
 	uint64_t head;		    /* number of its newest segment; 0: none */
 	uint64_t first_ns, last_ns; /* of all its segments: first begin, last end */
 	uint64_t round_ns;
-	uint32_t round_head; /* point at which it began */
+	uint32_t round_head;  /* point at which it began; 0: with the task */
+	bool waited_in_round; /* for something else than what its family waits for between rounds */
 	/* Of the wake that ends its wait now. */
 	uint64_t cause, waker_task;
 	uint32_t waker_kind, waker_thread;
@@ -50,8 +61,7 @@ struct task_past {
 	struct unlooked unlooked;
 	/* Off its CPU within the poll that is open, since its newest segment: a call that it was in
 	 * meanwhile is reported later. */
-	struct off_cpu *off;
-	size_t n_off, cap_off;
+	struct offs off;
 	uint64_t stack, stack_ns; /* the last that was taken in a call of its */
 	struct parts parts;	  /* since first_ns */
 };
@@ -63,6 +73,7 @@ struct thread_past {
 	bool polling;  /* a poll that is open, of a task of this kind */
 	uint32_t polling_kind;
 	struct unlooked unlooked; /* before that park, which returned at once */
+	struct offs off;	  /* outside of polls, since its newest segment */
 };
 
 /* The last wait for events in a process. */
@@ -86,6 +97,12 @@ struct point {
 	uint32_t place; /* 1 + index of the first such place */
 	bool known;
 	enum wait_for waits_for;
+};
+
+/* A thread of the machine that had a CPU instead of one of the program's. */
+struct neighbour {
+	uint32_t same;	 /* 1 + index of the first of that name; 0: not looked at yet */
+	uint32_t thread; /* 1 + index of the program's thread that it is; 0: of another program */
 };
 
 /* What of a tree is shown. */
@@ -115,7 +132,14 @@ struct causes {
 	struct point *points; /* by place */
 	size_t n_points;
 	struct map same_points; /* by hash of the text */
-	struct map trees;	/* by kind, handler */
+	struct neighbour *neighbours;
+	size_t n_neighbours;
+	struct map same_neighbours; /* (process or 0, hash of the name): as `same` */
+	struct map thread_numbers;  /* (pid, tid): 1 + index of the thread */
+	uint32_t n_numbered;	    /* threads that are in it */
+	bool names_neighbours;	    /* the trace says who had a CPU */
+	bool has_parks;
+	struct map trees; /* by kind, handler */
 	struct trees all_trees;
 	uint64_t n_trees_left_out;
 	uint64_t credit; /* segments that may be looked at */
@@ -152,6 +176,8 @@ void walk_nothing(struct causes *c, struct tree *t, struct parts *out, uint64_t 
 void words_family(const struct causes *c, struct buf *out, const struct tree *t);
 /* What a node is called below another. Safe for a terminal. */
 void words_node(const struct causes *c, struct buf *out, const struct tree *t, uint32_t node);
+/* " (longest: task 7)": that of its longest stretch, if known. */
+void words_longest(const struct causes *c, struct buf *out, const struct node *n);
 /* Shorter, for a sentence. */
 void words_short(const struct causes *c, struct buf *out, const struct tree *t, uint32_t node);
 /* The same in JSON: "waiting". */

@@ -16,7 +16,7 @@ void history_done(struct history *h)
 static bool grow(struct history *h)
 {
 	size_t cap = h->cap ? h->cap * 2 : HISTORY_MIN;
-	struct segment *ring = malloc(cap * sizeof(*ring));
+	struct segment *ring = aligned_alloc(sizeof(*ring), cap * sizeof(*ring));
 
 	if (!ring)
 		return false;

@@ -21,7 +21,7 @@ enum segment_type {
 	SEG_BIRTH = 0, /* no time: the task was spawned; cause: its parent's past */
 	SEG_RUN,       /* polled */
 	SEG_CALL,      /* the same, in a call that may block */
-	SEG_PREEMPTED, /* the same, without a CPU */
+	SEG_NO_CPU,    /* the same, or a thread without a task, ready and without a CPU */
 	SEG_OFF_CPU,   /* the same, asleep or the like */
 	SEG_READY,     /* in a run queue; cause: the past of the thread that polled it then */
 	SEG_WAIT,      /* cause: the past of the task that woke it */
@@ -42,26 +42,37 @@ enum woken_by {
 	WB_OPEN,    /* nothing: the trace ended before */
 };
 
+/* One line of a processor's cache: most of a walk's time is the way to the next segment. */
 struct segment {
 	uint64_t begin_ns, end_ns;
-	uint64_t before, thread_before; /* numbers; 0: none */
-	uint64_t cause;			/* number of the newest segment there; 0: none */
-	uint64_t task;			/* number of the task that `kind` is of */
-	union {
-		uint64_t resource; /* SEG_WAIT for a lock: its address; 0: not known */
-		/* SEG_WAIT that a driver ended: no thread looked for events from then on; cause and
-		 * kind say what the one did that was to. 0: one was looking */
-		uint64_t unlooked_from_ns;
-		uint64_t stack; /* SEG_CALL: taken in it, 1 + index; 0: none */
-	};
-	uint64_t unlooked_to_ns; /* until then */
+	/* How far back the other segment is, by number: segment_before(). 0: there is none. */
+	uint32_t before, thread_before;
+	uint32_t cause;	 /* the newest segment there; SEG_NO_CPU: of the thread that had it */
 	uint32_t kind;	 /* of the task that runs; SEG_WAIT, SEG_BIRTH: of the task of `cause` */
-	uint32_t thread; /* that runs it; SEG_READY: then; SEG_WAIT: on which the waker fired */
-	uint32_t place;	 /* SEG_WAIT: 1 + index; 0: not known */
-	uint16_t call;	 /* SEG_CALL: enum trace_call; SEG_OFF_CPU: number + 1 of the system call */
+	uint32_t thread; /* that runs it; SEG_READY: then; SEG_WAIT: on which the waker fired;
+			  * SEG_NO_CPU: 1 + index of the neighbour that had it; 0: not known */
+	uint32_t place; /* SEG_WAIT: 1 + index; 0: not known. SEG_NO_CPU: who had it, as a node's */
+	/* Of a SEG_WAIT that a driver ended: no thread looked for events from `unlooked_from_ns` (0: one
+	 * was looking) to `unlooked_to_ns`; cause and kind say what the one did that was to. */
+	union {
+		uint64_t task; /* number of the task that `kind` is of */
+		uint64_t unlooked_to_ns;
+	};
+	union {
+		uint64_t unlooked_from_ns;
+		uint64_t resource; /* SEG_WAIT for a lock: its address; 0: not known */
+		uint64_t stack;	   /* SEG_CALL: taken in it, 1 + index; 0: none */
+		/* SEG_NO_CPU: what the program's thread did that had the CPU, from `cause` on: 1 + kind
+		 * of the task in whose poll it was then; 0: in none */
+		uint64_t open;
+	};
+	uint16_t call; /* SEG_CALL: enum trace_call; SEG_OFF_CPU: number + 1 of the system call */
 	uint8_t type, woken_by;
-	bool lock; /* SEG_WAIT: for a lock, a semaphore, and a driver did not end it */
+	bool lock;    /* SEG_WAIT: for a lock, a semaphore, and a driver did not end it */
+	bool closure; /* SEG_READY: of the blocking pool */
+	bool named;   /* SEG_NO_CPU: the recording says who had it, where that is known */
 };
+_Static_assert(sizeof(struct segment) == 64, "segment");
 
 struct history {
 	struct segment *ring;
@@ -74,6 +85,17 @@ struct history {
 void history_done(struct history *h);
 /* The next segment, zeroed, with *ret_number; NULL: out of memory. */
 struct segment *history_add(struct history *h, uint64_t *ret_number);
+/* From the segment of that number to one before it, as it keeps it. */
+static inline uint32_t segment_back(uint64_t number, uint64_t before)
+{
+	uint64_t back = before ? number - before : 0;
+
+	return back < UINT32_MAX ? (uint32_t)back : UINT32_MAX; /* longer ago than any window */
+}
+static inline uint64_t segment_before(uint64_t number, uint32_t back)
+{
+	return back ? number - back : 0;
+}
 static inline const struct segment *history_get(const struct history *h, uint64_t number)
 {
 	if (!number || number > h->n || h->n - number >= h->cap)

@@ -45,6 +45,23 @@ static void write_frame(const struct causes *c, struct json *j, uint32_t stack)
 	json_end_object(j);
 }
 
+/* Who had a CPU: all threads of that name, and the one that had it longest at a time. */
+static void write_neighbour(const struct causes *c, struct json *j, const struct node *n)
+{
+	const struct trace_neighbour *one = n->a ? trace_reader_neighbour(c->reader, n->a - 1)
+						 : NULL,
+				     *longest = one ? trace_reader_neighbour(
+							      c->reader,
+							      (uint32_t)(n->longest_task - 1))
+						    : NULL;
+
+	json_string(j, "thread", one ? one->name : NULL);
+	json_bool(j, "idle", one && one->flags & TRACE_NEIGHBOUR_IDLE);
+	json_bool(j, "own", one && c->neighbours[n->a - 1].thread);
+	json_u64(j, "longest_pid", longest ? longest->pid : 0);
+	json_u64(j, "longest_tid", longest ? longest->tid : 0);
+}
+
 static void write_what(const struct causes *c, struct json *j, const struct node *n)
 {
 	const struct trace_thread *t;
@@ -70,6 +87,9 @@ static void write_what(const struct causes *c, struct json *j, const struct node
 	case NT_OUTSIDE:
 		t = trace_reader_thread(c->reader, n->a);
 		json_string(j, "thread", t ? t->name : NULL);
+		break;
+	case NT_RAN:
+		write_neighbour(c, j, n);
 		break;
 	case NT_UNKNOWN:
 		json_string(j, "reason", words_reason(n->a));

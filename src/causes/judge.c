@@ -33,7 +33,7 @@ static void task_free(void *value)
 	struct task_past *t = value;
 
 	parts_done(&t->parts);
-	free(t->off);
+	free(t->off.items);
 	free(t);
 }
 
@@ -55,7 +55,12 @@ void causes_free(struct causes *c)
 		free(c->shorts[i]);
 	free(c->shorts);
 	kind_labels_done(&c->labels);
+	for (size_t i = 0; i < c->n_threads; i++)
+		free(c->threads[i].off.items);
 	free(c->threads);
+	free(c->neighbours);
+	map_done(&c->same_neighbours);
+	map_done(&c->thread_numbers);
 	free(c->looks);
 	free(c->kinds);
 	free(c->points);

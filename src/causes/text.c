@@ -172,8 +172,8 @@ static void write_row(const struct causes *c, struct buf *out, const struct show
 	time_cell(out, hist_quantile(&sums->ns, 0.99), 10);
 	buf_printf(out, "  %*s", (int)(depth * 2), "");
 	words_node(c, &label, s->tree, child->node);
-	if (node->longest_task && child->ns > s->ns / 20)
-		buf_printf(&label, " (longest: task %llu)", (unsigned long long)node->longest_task);
+	if (child->ns > s->ns / 20)
+		words_longest(c, &label, node);
 	if (c->opt.width && label.data)
 		text_shorten(out, label.data, room);
 	else

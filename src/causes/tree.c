@@ -38,7 +38,7 @@ static uint64_t step_begin(uint32_t step)
 
 static int new_node(struct tree *t, struct trees *all, const struct node *node)
 {
-	if (!GROW_ONE(t->nodes, t->n_nodes))
+	if (!GROW_ZERO(t->last, t->n_nodes, t->n_last) || !GROW_ONE(t->nodes, t->n_nodes))
 		return -ENOMEM;
 	t->nodes[t->n_nodes++] = *node;
 	all->n_nodes++;
@@ -61,45 +61,42 @@ void tree_done(struct tree *t)
 	}
 	map_done(&t->by_key);
 	free(t->nodes);
+	free(t->last);
 	free(t->touched);
 }
 
-static struct recent_child *recent_child(struct trees *all, const struct tree *t, uint64_t key_a,
-					 uint64_t key_b)
+/* By its key; a new one where there was none. The parent where that can't be. */
+static uint32_t find_child(struct tree *t, struct trees *all, const struct node *child)
 {
-	uint64_t hash = (key_a ^ (uintptr_t)t) * 0x9e3779b97f4a7c15ull + key_b;
+	uint64_t key_a = (uint64_t)child->parent << 32 | child->a,
+		 key_b = (uint64_t)child->type << 56 | child->b;
+	uint32_t node = (uint32_t)(uintptr_t)map_get(&t->by_key, key_a, key_b);
 
-	return &all->recent[(hash * 0xd6e8feb86659fd93ull) >> 32 & (N_RECENT_CHILDREN - 1)];
+	if (node)
+		return node;
+	if (t->n_nodes >= TREE_MAX_NODES || all->n_nodes >= TREES_MAX_NODES ||
+	    child->depth > TREE_MAX_DEPTH)
+		return child->parent;
+	node = (uint32_t)t->n_nodes;
+	if (new_node(t, all, child) < 0)
+		return child->parent;
+	if (map_put(&t->by_key, key_a, key_b, (void *)(uintptr_t)node) < 0)
+		return child->parent; /* it stays empty */
+	return node;
 }
 
-uint32_t tree_child(struct tree *t, struct trees *all, uint32_t parent, enum node_type type,
-		    uint32_t a, uint64_t b)
+uint32_t tree_find_child(struct tree *t, struct trees *all, uint32_t parent, enum node_type type,
+			 uint32_t a, uint64_t b)
 {
-	uint64_t key_a = (uint64_t)parent << 32 | a, key_b = (uint64_t)type << 56 | b;
-	struct recent_child *recent = recent_child(all, t, key_a, key_b);
-	uint32_t node;
-	uint8_t depth;
+	uint32_t node = find_child(t, all,
+				   &(struct node){.parent = parent,
+						  .a = a,
+						  .b = b,
+						  .type = type,
+						  .depth = t->nodes[parent].depth + 1});
 
-	if (recent->tree == t && recent->key_a == key_a && recent->key_b == key_b)
-		return recent->node;
-	node = (uint32_t)(uintptr_t)map_get(&t->by_key, key_a, key_b);
-	if (!node) {
-		depth = t->nodes[parent].depth;
-		if (t->n_nodes >= TREE_MAX_NODES || all->n_nodes >= TREES_MAX_NODES ||
-		    depth >= TREE_MAX_DEPTH)
-			return parent;
-		node = (uint32_t)t->n_nodes;
-		if (new_node(t, all,
-			     &(struct node){.parent = parent,
-					    .a = a,
-					    .b = b,
-					    .type = type,
-					    .depth = depth + 1}) < 0)
-			return parent;
-		if (map_put(&t->by_key, key_a, key_b, (void *)(uintptr_t)node) < 0)
-			return parent; /* it stays empty */
-	}
-	*recent = (struct recent_child){t, key_a, key_b, node};
+	if (node != parent)
+		t->last[parent].nodes[type] = node;
 	return node;
 }
 
@@ -108,16 +105,12 @@ uint32_t tree_child(struct tree *t, struct trees *all, uint32_t parent, enum nod
 /* Where the node is, or is to be. */
 static size_t parts_find(const struct parts *p, uint32_t node)
 {
-	size_t next = p->last + 1;
-
-	if (next < p->n && p->items[next].node == node)
-		return next;
 	if (p->last < p->n && p->items[p->last].node == node)
 		return p->last;
 	return PARTITION_POINT(i, 0, p->n, p->items[i].node < node);
 }
 
-int parts_add(struct parts *p, uint32_t node, uint64_t ns)
+int parts_insert(struct parts *p, uint32_t node, uint64_t ns)
 {
 	size_t at = parts_find(p, node);
 

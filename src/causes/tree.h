@@ -22,16 +22,18 @@ enum node_type {
 	NT_POLLED,  /* on a CPU, as far as is known */
 	NT_CALL,    /* b: enum trace_call; a: 1 + index of a stack that was taken there, 0: none */
 	NT_SYSCALL, /* off the CPU; b: number + 1 of the system call, 0: none or not known */
-	NT_PREEMPTED,
-	NT_READY,   /* below: what its worker did */
-	NT_WAIT,    /* b: 1 + index of the place; below: what for */
-	NT_TASK,    /* a: kind that it waits for; below: what that did */
-	NT_HOLDER,  /* a: kind that has the lock; below: the same */
-	NT_SPAWNER, /* a: kind that was to spawn the task above; below: the same */
-	NT_HELD,    /* a: kind that the worker polled */
-	NT_RUNTIME, /* the worker was between polls */
-	NT_ASLEEP,  /* the worker was parked */
-	NT_NO_CPU,  /* the worker was preempted between polls */
+	NT_PREEMPTED, /* without a CPU; b: 1: that was recorded; below: who had it */
+	NT_READY,     /* below: what its worker did */
+	NT_WAIT,      /* b: 1 + index of the place; below: what for */
+	NT_TASK,      /* a: kind that it waits for; below: what that did */
+	NT_HOLDER,    /* a: kind that has the lock; below: the same */
+	NT_SPAWNER,   /* a: kind that was to spawn the task above; below: the same */
+	NT_HELD,      /* a: kind that the worker polled */
+	NT_RUNTIME,   /* the worker was between polls */
+	NT_ASLEEP,    /* the worker was parked */
+	NT_NO_CPU,    /* the worker was without a CPU between polls; below: the same */
+	NT_RAN,	      /* a: 1 + index of the first neighbour of that name, 0: not known */
+	NT_STARTING,  /* the thread that took it was new */
 	NT_IO,
 	NT_TIMER,
 	NT_DRIVER,
@@ -72,7 +74,8 @@ struct node {
 	uint64_t b;
 	uint8_t type, depth;
 	struct node_sums sums[UNIT_N]; /* with all that is below */
-	/* The longest stretch that a task of kind `a` accounts for, and its number. */
+	/* The longest stretch that a task of kind `a` accounts for, and its number; NT_RAN: 1 + index of
+	 * the neighbour. */
 	uint64_t longest_ns, longest_task;
 	/* while a unit is summed up */
 	uint64_t unit, unit_n, unit_ns;
@@ -101,29 +104,27 @@ struct unit_sums {
 	uint64_t n_left_out;
 };
 
+/* Of a node, by type: the child that was looked for last; 0: none yet. */
+struct last_children {
+	uint32_t nodes[NT_N];
+};
+
 struct tree {
 	uint32_t kind, handler; /* handler: TRACE_KIND_NONE: none */
 	struct node *nodes;
 	size_t n_nodes;
 	struct map by_key;
+	struct last_children *last; /* by node */
+	size_t n_last;
 	struct unit_sums units[UNIT_N];
 	uint64_t n_units; /* numbers given out */
 	uint32_t *touched;
 	size_t n_touched, cap_touched;
 };
 
-/* A child that was looked for a moment ago. */
-struct recent_child {
-	const struct tree *tree; /* NULL: none */
-	uint64_t key_a, key_b;
-	uint32_t node;
-};
-
 /* What all trees share. */
-#define N_RECENT_CHILDREN 256u
 struct trees {
 	size_t n_nodes, n_cells; /* there are limits */
-	struct recent_child recent[N_RECENT_CHILDREN];
 };
 
 #define TREE_MAX_NODES 1024
@@ -134,12 +135,36 @@ struct trees {
 /* 0 or -ENOMEM. */
 int tree_init(struct tree *t, struct trees *all);
 void tree_done(struct tree *t);
-/* The child of that key; a new one where there was none. The parent itself where there are too many or
- * memory is out. */
-uint32_t tree_child(struct tree *t, struct trees *all, uint32_t parent, enum node_type type,
-		    uint32_t a, uint64_t b);
+/* By its key; a new one where there was none. The parent itself where there are too many or memory is
+ * out. */
+uint32_t tree_find_child(struct tree *t, struct trees *all, uint32_t parent, enum node_type type,
+			 uint32_t a, uint64_t b);
+/* The same. Walks are alike, so it mostly is the one of its type that was looked for last. */
+static inline uint32_t tree_child(struct tree *t, struct trees *all, uint32_t parent,
+				  enum node_type type, uint32_t a, uint64_t b)
+{
+	uint32_t node = t->last[parent].nodes[type];
+
+	if (node && t->nodes[node].a == a && t->nodes[node].b == b)
+		return node;
+	return tree_find_child(t, all, parent, type, a, b);
+}
 /* 0 or -ENOMEM. */
-int parts_add(struct parts *p, uint32_t node, uint64_t ns);
+int parts_insert(struct parts *p, uint32_t node, uint64_t ns);
+/* The same. Mostly the node is there, the one before or next to it. */
+static inline int parts_add(struct parts *p, uint32_t node, uint64_t ns)
+{
+	size_t at = p->last;
+
+	if (at < p->n && p->items[at].node != node)
+		at++;
+	if (at >= p->n || p->items[at].node != node)
+		return parts_insert(p, node, ns);
+	p->last = at;
+	p->items[at].n++;
+	p->items[at].ns += ns;
+	return 0;
+}
 void parts_done(struct parts *p);
 /* The unit is over. Its parts add up to its length. 0 or -ENOMEM. */
 int tree_add_unit(struct tree *t, struct trees *all, const struct unit *unit,

@@ -21,6 +21,8 @@ struct walk {
 	struct tree *tree;
 	struct parts *out;
 	unsigned n_steps, depth;
+	bool closure; /* what is ready is a closure of the blocking pool */
+	bool ran;     /* this is about who had a CPU */
 };
 
 static void add(struct walk *w, uint32_t node, uint64_t ns)
@@ -83,8 +85,13 @@ static uint64_t later(uint64_t a, uint64_t b)
 
 /* ---- what a thread did while a task was ready ---- */
 
-static void add_held(struct walk *w, uint32_t node, const struct segment *s, uint64_t ns)
+static void walk_no_cpu(struct walk *w, uint32_t node, uint64_t number, const struct segment *s,
+			uint64_t a, uint64_t b);
+
+static void add_held(struct walk *w, uint32_t node, uint64_t number, const struct segment *s,
+		     uint64_t a, uint64_t b)
 {
+	uint64_t ns = b - a;
 	uint32_t held;
 
 	if (s->type == SEG_PARK) {
@@ -92,7 +99,7 @@ static void add_held(struct walk *w, uint32_t node, const struct segment *s, uin
 		return;
 	}
 	if (s->kind == TRACE_KIND_NONE) {
-		add_to(w, node, NT_NO_CPU, 0, 0, ns);
+		walk_no_cpu(w, child(w, node, NT_NO_CPU, 0, s->named), number, s, a, b);
 		return;
 	}
 	held = child(w, node, NT_HELD, s->kind, 0);
@@ -101,8 +108,8 @@ static void add_held(struct walk *w, uint32_t node, const struct segment *s, uin
 		add_to(w, held, NT_CALL, (uint32_t)s->stack, s->call, ns);
 	else if (s->type == SEG_OFF_CPU)
 		add_to(w, held, NT_SYSCALL, 0, s->call, ns);
-	else if (s->type == SEG_PREEMPTED)
-		add_to(w, held, NT_PREEMPTED, 0, 0, ns);
+	else if (s->type == SEG_NO_CPU)
+		walk_no_cpu(w, child(w, held, NT_PREEMPTED, 0, s->named), number, s, a, b);
 	else
 		add_to(w, held, NT_POLLED, 0, 0, ns);
 }
@@ -121,6 +128,10 @@ static void walk_thread(struct walk *w, uint32_t node, uint64_t head, uint32_t o
 		b = from;
 	}
 	while (b > a) {
+		if (!s && why == UR_BEFORE && w->closure) {
+			add_to(w, node, NT_STARTING, 0, 0, b - a);
+			return;
+		}
 		if (!s) {
 			add_unknown(w, node, why, b - a);
 			return;
@@ -138,20 +149,58 @@ static void walk_thread(struct walk *w, uint32_t node, uint64_t head, uint32_t o
 		if (s->begin_ns < b) {
 			uint64_t from = later(a, s->begin_ns);
 
-			add_held(w, node, s, b - from);
+			add_held(w, node, head, s, from, b);
 			b = from;
 		}
-		s = find(w, s->thread_before, &why);
+		head = segment_before(head, s->thread_before);
+		s = find(w, head, &why);
 	}
+}
+
+/* Who had the CPU that a thread waited for; of a thread of the program's, what it did with it. Whom that
+ * one in its turn waited for is too far away. */
+static void walk_no_cpu(struct walk *w, uint32_t node, uint64_t number, const struct segment *s,
+			uint64_t a, uint64_t b)
+{
+	const struct causes *c = w->c;
+	bool closure = w->closure;
+
+	if (!s->named || w->ran) {
+		add(w, node, b - a);
+		return;
+	}
+	node = child(w, node, NT_RAN, s->place, 0);
+	if (w->tree->nodes[node].type == NT_RAN && w->tree->nodes[node].a == s->place)
+		tree_note_task(w->tree, node, b - a, s->thread);
+	if (!s->thread || !c->neighbours[s->thread - 1].thread) {
+		add(w, node, b - a);
+		return;
+	}
+	w->ran = true;
+	w->closure = false;
+	walk_thread(w, node, segment_before(number, s->cause),
+		    s->open ? (uint32_t)(s->open - 1) : TRACE_KIND_NONE, a, b);
+	w->closure = closure;
+	w->ran = false;
 }
 
 /* ---- what a task did ---- */
 
-static void walk_wait(struct walk *w, uint32_t node, const struct segment *s, uint64_t a,
-		      uint64_t b);
+static void walk_wait(struct walk *w, uint32_t node, uint64_t number, const struct segment *s,
+		      uint64_t a, uint64_t b);
 
-static void add_segment(struct walk *w, uint32_t node, const struct segment *s, uint64_t a,
-			uint64_t b)
+/* A thread of the pool that had done nothing before was made for the closure. Where parks are recorded: an
+ * old one would have been parked. */
+static void walk_ready(struct walk *w, uint32_t node, uint64_t number, const struct segment *s,
+		       uint64_t a, uint64_t b)
+{
+	w->closure = s->closure && w->c->has_parks;
+	walk_thread(w, node, segment_before(number, s->cause), TRACE_KIND_NONE, a, b);
+	w->closure = false;
+}
+
+static void add_segment(struct walk *w, uint32_t node, uint64_t number, const struct segment *s,
+			uint64_t a, uint64_t b)
 {
 	switch ((enum segment_type)s->type) {
 	case SEG_RUN:
@@ -164,18 +213,18 @@ static void add_segment(struct walk *w, uint32_t node, const struct segment *s, 
 	case SEG_OFF_CPU:
 		add_to(w, node, NT_SYSCALL, 0, s->call, b - a);
 		break;
-	case SEG_PREEMPTED:
-		add_to(w, node, NT_PREEMPTED, 0, 0, b - a);
+	case SEG_NO_CPU:
+		walk_no_cpu(w, child(w, node, NT_PREEMPTED, 0, s->named), number, s, a, b);
 		break;
 	case SEG_READY:
 		node = child(w, node, NT_READY, 0, 0);
 		if (s->thread == UINT32_MAX)
 			add_to(w, node, NT_NOT_TAKEN, 0, 0, b - a);
 		else
-			walk_thread(w, node, s->cause, TRACE_KIND_NONE, a, b);
+			walk_ready(w, node, number, s, a, b);
 		break;
 	case SEG_WAIT:
-		walk_wait(w, child(w, node, NT_WAIT, 0, s->place), s, a, b);
+		walk_wait(w, child(w, node, NT_WAIT, 0, s->place), number, s, a, b);
 		break;
 	case SEG_BIRTH:
 	case SEG_UNKNOWN:
@@ -192,10 +241,10 @@ static bool same_lock(const struct segment *s, const struct segment *lock)
 					     : s->place == lock->place;
 }
 
-/* Newest first, from b back to a. With a lock: up to where the task got it; then that wait is
- * given, and *ret_b is its end. NULL: all is done. */
-static const struct segment *walk_task(struct walk *w, uint32_t node, uint64_t head, uint64_t a,
-				       uint64_t b, const struct segment *lock, uint64_t *ret_b)
+/* Newest first, from b back to a. With a lock: up to where the task got it; then the number of that
+ * wait is given, and *ret_b is its end. 0: all is done. */
+static uint64_t walk_task(struct walk *w, uint32_t node, uint64_t head, uint64_t a, uint64_t b,
+			  const struct segment *lock, uint64_t *ret_b)
 {
 	enum unknown_reason why;
 	const struct segment *s = find(w, head, &why);
@@ -210,11 +259,11 @@ static const struct segment *walk_task(struct walk *w, uint32_t node, uint64_t h
 	while (b > a) {
 		if (!s) {
 			add_unknown(w, node, why, b - a);
-			return NULL;
+			return 0;
 		}
 		if (!pay(w)) {
 			add_unknown(w, node, UR_BUDGET, b - a);
-			return NULL;
+			return 0;
 		}
 		if (s->end_ns < b) {
 			uint64_t from = later(a, s->end_ns);
@@ -226,55 +275,59 @@ static const struct segment *walk_task(struct walk *w, uint32_t node, uint64_t h
 		}
 		if (lock && s->end_ns <= b && same_lock(s, lock)) {
 			*ret_b = b;
-			return s;
+			return head;
 		}
 		if (s->type == SEG_BIRTH) {
 			uint64_t rest;
 
 			if (s->kind == TRACE_KIND_NONE || w->depth >= WALK_DEPTH) {
 				add_unknown(w, node, UR_BEFORE, b - a);
-				return NULL;
+				return 0;
 			}
 			node = child(w, node, NT_SPAWNER, s->kind, 0);
 			note(w, node, s, b - a);
 			w->depth++;
-			walk_task(w, node, s->cause, a, b, NULL, &rest);
+			walk_task(w, node, segment_before(head, s->cause), a, b, NULL, &rest);
 			w->depth--;
-			return NULL;
+			return 0;
 		}
 		if (s->begin_ns < b) {
 			uint64_t from = later(a, s->begin_ns);
 
-			add_segment(w, node, s, from, b);
+			add_segment(w, node, head, s, from, b);
 			b = from;
 		}
-		s = find(w, s->before, &why);
+		head = segment_before(head, s->before);
+		s = find(w, head, &why);
 	}
-	return NULL;
+	return 0;
 }
 
 /* Of a wait that a task ended: its holders in turn. */
-static void walk_lock(struct walk *w, uint32_t node, const struct segment *s, uint64_t a,
-		      uint64_t b)
+static void walk_lock(struct walk *w, uint32_t node, uint64_t number, const struct segment *s,
+		      uint64_t a, uint64_t b)
 {
+	enum unknown_reason why;
+
 	while (s && b > a) {
 		if (s->woken_by != WB_TASK) {
-			walk_wait(w, node, s, a, b);
+			walk_wait(w, node, number, s, a, b);
 			return;
 		}
 		uint32_t holder = child(w, node, NT_HOLDER, s->kind, 0);
-		uint64_t until = b;
-		const struct segment *got = walk_task(w, holder, s->cause, a, b, s, &b);
+		uint64_t until = b,
+			 got = walk_task(w, holder, segment_before(number, s->cause), a, b, s, &b);
 
 		note(w, holder, s, until - (got ? b : a));
-		s = got;
+		number = got;
+		s = find(w, number, &why);
 	}
 }
 
 /* A driver ended the wait: what it waited for had come, at the latest, when a thread looked for it, and
  * at the earliest when one had looked before. */
-static void walk_driver(struct walk *w, uint32_t node, const struct segment *s, enum node_type type,
-			uint64_t a, uint64_t b)
+static void walk_driver(struct walk *w, uint32_t node, uint64_t number, const struct segment *s,
+			enum node_type type, uint64_t a, uint64_t b)
 {
 	uint64_t from = later(a, s->unlooked_from_ns),
 		 to = s->unlooked_to_ns < b ? s->unlooked_to_ns : b;
@@ -284,11 +337,12 @@ static void walk_driver(struct walk *w, uint32_t node, const struct segment *s, 
 		return;
 	}
 	add_to(w, node, type, 0, 0, from - a + (b - to));
-	walk_thread(w, child(w, node, NT_UNLOOKED, 0, 0), s->cause, s->kind, from, to);
+	walk_thread(w, child(w, node, NT_UNLOOKED, 0, 0), segment_before(number, s->cause), s->kind,
+		    from, to);
 }
 
-static void walk_wait(struct walk *w, uint32_t node, const struct segment *s, uint64_t a,
-		      uint64_t b)
+static void walk_wait(struct walk *w, uint32_t node, uint64_t number, const struct segment *s,
+		      uint64_t a, uint64_t b)
 {
 	uint64_t rest;
 
@@ -300,22 +354,22 @@ static void walk_wait(struct walk *w, uint32_t node, const struct segment *s, ui
 		}
 		w->depth++;
 		if (s->lock) {
-			walk_lock(w, node, s, a, b);
+			walk_lock(w, node, number, s, a, b);
 		} else {
 			node = child(w, node, NT_TASK, s->kind, 0);
 			note(w, node, s, b - a);
-			walk_task(w, node, s->cause, a, b, NULL, &rest);
+			walk_task(w, node, segment_before(number, s->cause), a, b, NULL, &rest);
 		}
 		w->depth--;
 		return;
 	case WB_IO:
-		walk_driver(w, node, s, NT_IO, a, b);
+		walk_driver(w, node, number, s, NT_IO, a, b);
 		return;
 	case WB_TIMER:
-		walk_driver(w, node, s, NT_TIMER, a, b);
+		walk_driver(w, node, number, s, NT_TIMER, a, b);
 		return;
 	case WB_DRIVER:
-		walk_driver(w, node, s, NT_DRIVER, a, b);
+		walk_driver(w, node, number, s, NT_DRIVER, a, b);
 		return;
 	case WB_OUTSIDE:
 		add_to(w, node, NT_OUTSIDE, s->thread, 0, b - a);

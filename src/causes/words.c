@@ -142,6 +142,42 @@ const char *words_reason(uint32_t reason)
 	return reason < UR_N ? reasons[reason] : "?";
 }
 
+/* Who had the CPU: "its CPU ran backup". */
+static void ran_text(const struct causes *c, struct buf *out, uint32_t number)
+{
+	const struct trace_neighbour *n =
+		number ? trace_reader_neighbour(c->reader, number - 1) : NULL;
+
+	if (!n) {
+		buf_str(out, "what its CPU ran is not known");
+	} else if (n->flags & TRACE_NEIGHBOUR_IDLE) {
+		buf_str(out, "its CPU was idle");
+	} else {
+		buf_str(out, "its CPU ran ");
+		text_safe(out, n->name);
+		if (c->neighbours[number - 1].thread)
+			buf_str(out, " of this program");
+	}
+}
+
+void words_longest(const struct causes *c, struct buf *out, const struct node *n)
+{
+	const struct trace_neighbour *one;
+
+	if (!n->longest_task)
+		return;
+	if (n->type != NT_RAN) {
+		buf_printf(out, " (longest: task %llu)", (unsigned long long)n->longest_task);
+		return;
+	}
+	one = trace_reader_neighbour(c->reader, (uint32_t)(n->longest_task - 1));
+	if (one && one->tid)
+		buf_printf(out,
+			   one->pid ? " (longest: thread %u of process %u)"
+				    : " (longest: thread %u)",
+			   one->tid, one->pid);
+}
+
 static void node_text(const struct causes *c, struct buf *out, const struct tree *t, uint32_t node,
 		      bool brief)
 {
@@ -162,7 +198,7 @@ static void node_text(const struct causes *c, struct buf *out, const struct tree
 			buf_printf(out, ", in %s", syscall_name((uint16_t)(n->b - 1)));
 		break;
 	case NT_PREEMPTED:
-		buf_str(out, "without a CPU (preempted)");
+		buf_str(out, "without a CPU");
 		break;
 	case NT_READY:
 		buf_str(out, blocking ? "queued for a blocking thread" : "ready, not polled");
@@ -197,6 +233,12 @@ static void node_text(const struct causes *c, struct buf *out, const struct tree
 		break;
 	case NT_NO_CPU:
 		buf_str(out, "its thread had no CPU");
+		break;
+	case NT_RAN:
+		ran_text(c, out, n->a);
+		break;
+	case NT_STARTING:
+		buf_str(out, "a new thread of the pool was starting");
 		break;
 	case NT_IO:
 		buf_str(out, "for I/O");
@@ -265,6 +307,8 @@ const char *words_type(const struct tree *t, uint32_t node)
 		[NT_RUNTIME] = "worker_between_polls",
 		[NT_ASLEEP] = "worker_parked",
 		[NT_NO_CPU] = "worker_preempted",
+		[NT_RAN] = "ran_instead",
+		[NT_STARTING] = "thread_starting",
 		[NT_IO] = "io",
 		[NT_TIMER] = "timer",
 		[NT_DRIVER] = "timer_or_io",

@@ -197,7 +197,7 @@ struct tl_ran_instead {
 };
 
 /* Of those that a source tells of one wait the last ones are kept. */
-#define TL_MAX_RAN 16u
+#define TL_MAX_RAN 128u
 
 /* How a thread left its CPU and got one again. Numbers as in struct tl_ran_instead; 0: not known. */
 struct tl_switch {

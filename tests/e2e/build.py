@@ -167,8 +167,8 @@ AHEAD = [
     ("futures", "tokio-1.54", "release-debug", "nested held rooted simple beside deep stamped links given_up resources pointed"),
     ("futures", "tokio-1.54", "debug", "nested held rooted simple given_up resources pointed"),
     ("futures", "smol-2", "debug", "simple"),
-    ("futures", "smol-2", "release-debug", "rooted rooted_executor"),
-    ("futures", "async-std-1.13", "release-debug", "rooted"),
+    ("futures", "smol-2", "release-debug", "rooted rooted_executor causes"),
+    ("futures", "async-std-1.13", "release-debug", "rooted causes"),
 ]
 
 

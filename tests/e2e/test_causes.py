@@ -121,7 +121,10 @@ def test_sched(pollux, suite, tmp_path):
     found = causes_of(pollux, trace, "--unit", "task", "--family", "causes::")
     computes = found["causes::computing::computes", None]["tree"]
     without_cpu = [n for n in computes["below"] if n["cause"] == "preempted"]
-    assert without_cpu and without_cpu[0]["ns"]["sum"] > 5e6, computes["below"]
+    assert without_cpu and sum(map(sum_of, without_cpu)) > 5e6, computes["below"]
+    ran = [n for below in without_cpu for n in below["below"]]
+    assert {n["cause"] for n in ran} == {"ran_instead"} and any(n["thread"] for n in ran), without_cpu
+    assert all(n["longest_tid"] for n in ran if n["thread"] and not n["idle"]), ran
     ready = find(found["causes::busy::ready_task", None]["tree"], ("ready", ""))
     busy = find(ready, ("worker_busy", "keeps_worker"), ("blocking_call", "nanosleep"))
     assert near(sum_of(busy), WAIT, sum_of(ready))
@@ -164,6 +167,53 @@ def test_runtimes(tasks):
     assert near(sum_of(find(tasks("runtimes::asks_thread"), ("waiting", "oneshot"), ("thread", ""))), WAIT)
 
 
+@pytest.mark.parametrize("package", ["smol-2", "async-std-1.13"])
+def test_async_task(pollux, tmp_path, package):
+    """The same on smol and async-std, whose executors, pools and timers are others."""
+    trace = tmp_path / "causes.plx"
+    program = builder.build(package, "release-debug", "causes", root=builder.ROOT / "tests" / "futures")
+    with driver.Target(program, wait=()) as target:
+        recorder = driver.Recorder(pollux, target.pid, trace)
+        recorder.until_compiled()
+        target.go()
+        target.wait_for(lambda line: line == "done")
+        code, said = recorder.stop()
+        assert code == 0, said
+        assert target.end() == 0
+    found = causes_of(pollux, trace, "--unit", "task", "--family", "causes::")
+    trees = {family.split("causes::")[-1]: one["tree"] for (family, _), one in found.items()}
+
+    def on_the_way(name, *causes):
+        """The only cause of that name below its task that has the path of causes above it."""
+        paths = [path for path in all_paths(trees[name]) if fits(path, causes)]
+        assert len(paths) == 1, (causes, [[what(n) for n in path] for path in all_paths(trees[name])])
+        return sum_of(paths[0][-1])
+    assert near(on_the_way("lock_client", ("holder", "first_holder"), ("waiting", ""), ("", "")), WAIT * 0.8)
+    chain = ("task", "message_relay"), ("task", "message_source")
+    assert near(on_the_way("message_sink", *chain, ("waiting", ""), ("", "")), WAIT)
+    assert near(on_the_way("joins", ("task", "joined_task"), ("blocking_call", "nanosleep")), WAIT)
+    assert near(on_the_way("asks_pool", ("task", ""), ("blocking_call", "nanosleep")), WAIT)
+    assert near(on_the_way("times_out", ("waiting", ""), ("", "")), WAIT)
+
+
+def all_paths(node, above=()):
+    for below in node["below"]:
+        yield (*above, below)
+        yield from all_paths(below, (*above, below))
+
+
+def fits(path, causes):
+    """Whether the path ends with the last cause and has the others above it, in that order."""
+    wanted = list(causes)
+    fits_one = lambda node, one: one[0] in ("", what(node)[0]) and one[1] in what(node)[1]
+    if not fits_one(path[-1], wanted.pop()):
+        return False
+    for node in path[:-1]:
+        if wanted and fits_one(node, wanted[0]):
+            wanted.pop(0)
+    return not wanted
+
+
 def test_rounds(pollux, trace_of_all):
     """From a request at the socket to the wait for the next."""
     found = causes_of(pollux, trace_of_all, "--unit", "round", "--family", "rounds::", "--slowest", "10%")
@@ -191,12 +241,10 @@ def test_text(pollux, trace_of_all):
         assert driver.run(pollux, "why", trace_of_all, wrong).returncode == 2
 
 
-def unknown_ns(node, parent=None):
-    """What is not explained of the slowest units, but for closures that wait for a thread of the pool's to start:
-    that takes as long as the machine likes."""
-    starts = parent == "ready" and node.get("reason") == "before its first event"
-    own = node["slowest"]["sum"] if node["cause"] == UNKNOWN and not starts else 0
-    return own + sum(unknown_ns(n, node["cause"]) for n in node["below"])
+def unknown_ns(node):
+    """What is not explained of the slowest units."""
+    own = node["slowest"]["sum"] if node["cause"] == UNKNOWN else 0
+    return own + sum(unknown_ns(n) for n in node["below"])
 
 
 def test_service(pollux, suite, tmp_path):

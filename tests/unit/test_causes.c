@@ -91,6 +91,15 @@ static const struct trace_place places[N_PLACES - 1] = {
 			  .awaits = "tokio::sync::mutex::lock"},
 };
 
+enum { N_BACKUP = 1, N_BACKUP_2, N_OWN, N_IDLE, N_NEIGHBOURS };
+
+static const struct trace_neighbour neighbours[N_NEIGHBOURS - 1] = {
+	[N_BACKUP - 1] = {.pid = 900, .tid = 901, .name = "backup"},
+	[N_BACKUP_2 - 1] = {.pid = 902, .tid = 902, .name = "backup"},
+	[N_OWN - 1] = {.pid = 42, .tid = 101, .name = "worker"},
+	[N_IDLE - 1] = {.flags = TRACE_NEIGHBOUR_IDLE, .name = "idle"},
+};
+
 /* ---- a recording ---- */
 
 struct recording {
@@ -178,6 +187,8 @@ static void write_recording(const struct recording *rec, const char *path)
 
 		assert_int_equal(trace_writer_thread(w, &thread, &index), 0);
 	}
+	for (size_t i = 0; i < N_NEIGHBOURS - 1; i++)
+		assert_int_equal(trace_writer_neighbour(w, &neighbours[i], &index), 0);
 	for (size_t i = 0; i < N_PLACES - 1; i++)
 		assert_int_equal(trace_writer_place(w, &places[i], &index), 0);
 	assert_int_equal(trace_writer_frame(w,
@@ -413,15 +424,99 @@ static void test_sched(void **state)
 	expect(rec, CU_TASK, K_TASK,
 	       "app::task 100\n"
 	       "  polled 50\n"
-	       "  without a CPU (preempted) 20\n"
+	       "  without a CPU 22\n"
 	       "  off the CPU, in read 10\n"
-	       "  in nanosleep 20\n");
+	       "  in nanosleep 18\n");
 	expect(rec, CU_TASK, K_OTHER,
 	       "app::other 60\n"
 	       "  ready, not polled 50\n"
 	       "    its thread was between polls 20\n"
 	       "    its thread had no CPU 30\n"
 	       "  polled 10\n");
+}
+
+static void off_cpu(struct recording *rec, uint64_t from, uint64_t to, unsigned thread,
+		    unsigned reason, uint64_t call)
+{
+	at(rec, to, thread, TE_OFF_CPU, reason, TRACE_KIND_NONE, call, to - from);
+}
+
+static void ran(struct recording *rec, uint64_t t, unsigned thread, uint64_t neighbour, uint64_t ns)
+{
+	at(rec, t, thread, TE_RAN_INSTEAD, 0, TRACE_KIND_NONE, neighbour, ns);
+}
+
+/* Who had the CPU: threads of one name together, one of the program's with what it did. After a sleep in a
+ * call, too. */
+static void test_who_ran(void **state)
+{
+	RECORD(rec);
+	(void)state;
+	worker(rec, 0);
+	poll(rec, 2, 5, 1, K_THIRD, 3, TO_READY, 0);
+	spawn(rec, 100, 0, K_TASK, 1);
+	begin(rec, 100, 0, K_TASK, 1);
+	spawn(rec, 105, 1, K_OTHER, 2);
+	begin(rec, 110, 1, K_OTHER, 2);
+	block(rec, 115, 170, 1, TB_READ);
+	ran(rec, 200, 0, N_BACKUP, 30);
+	ran(rec, 200, 0, N_OWN, 40);
+	ran(rec, 200, 0, N_BACKUP_2, 10);
+	off_cpu(rec, 120, 200, 0, TX_PREEMPTED, 0);
+	at(rec, 295, 0, TE_WOKEN, 0, TRACE_KIND_NONE, N_OWN, 25);
+	ran(rec, 295, 0, N_IDLE, 25);
+	off_cpu(rec, 215, 295, 0, TX_SLEEPING, 36);
+	block(rec, 210, 300, 0, TB_NANOSLEEP);
+	at(rec, 306, 0, TE_LEFT_CPU, 0, TRACE_KIND_NONE, N_BACKUP_2, 1);
+	off_cpu(rec, 303, 306, 0, TX_PREEMPTED, 0);
+	end(rec, 310, 0, K_TASK, 1, TO_READY, 0);
+	end(rec, 400, 1, K_OTHER, 2, TO_READY, 0);
+	expect(rec, CU_TASK, K_TASK,
+	       "app::task 210\n"
+	       "  polled 37\n"
+	       "  without a CPU 108\n"
+	       "    its CPU ran backup 43\n"
+	       "    its CPU ran worker of this program 40\n"
+	       "      its thread was busy with other 40\n"
+	       "        polled 20\n"
+	       "        in read 20\n"
+	       "    its CPU was idle 25\n"
+	       "  in nanosleep 65\n");
+}
+
+/* A worker that was woken to poll a task, and had no CPU at first. */
+static void test_parked_without_cpu(void **state)
+{
+	RECORD(rec);
+	(void)state;
+	worker(rec, 0);
+	spawn(rec, 100, 0, K_TASK, 1);
+	poll(rec, 100, 110, 0, K_TASK, 1, TO_PENDING, P_CHANNEL);
+	at(rec, 130, 0, TE_PARK, TB_FUTEX, TRACE_KIND_NONE, 0, 0);
+	poll(rec, 140, 145, 1, K_OTHER, 2, TO_PENDING, 0);
+	begin(rec, 160, 1, K_OTHER, 2);
+	wake(rec, 165, 1, K_TASK, 1);
+	end(rec, 166, 1, K_OTHER, 2, TO_READY, 0);
+	at(rec, 195, 0, TE_WOKEN, 0, TRACE_KIND_NONE, N_OWN, 25);
+	ran(rec, 195, 0, N_BACKUP, 20);
+	off_cpu(rec, 131, 195, 0, TX_SLEEPING, 203);
+	at(rec, 200, 0, TE_UNPARK, TB_FUTEX, TRACE_KIND_NONE, 0, 0);
+	poll(rec, 205, 210, 0, K_TASK, 1, TO_READY, 0);
+	expect(rec, CU_TASK, K_TASK,
+	       "app::task 110\n"
+	       "  polled 15\n"
+	       "  waiting for mpsc::recv at m.rs:40 app::d 55\n"
+	       "    for other 55\n"
+	       "      polled 10\n"
+	       "      waiting at a place that is not known 15\n"
+	       "        unknown: its wake was not seen 15\n"
+	       "      unknown: before its first event 30\n"
+	       "  ready, not polled 40\n"
+	       "    its thread was between polls 5\n"
+	       "    its thread was parked 10\n"
+	       "    its thread had no CPU 25\n"
+	       "      its CPU ran backup 20\n"
+	       "      what its CPU ran is not known 5\n");
 }
 
 /* The stack that was taken in a call says where it is; one that was taken elsewhere does not. */
@@ -742,6 +837,31 @@ static void test_blocking(void **state)
 }
 
 /* A task is awaited that is spawned only later, by a third. */
+/* A thread that had done nothing before was made for it. */
+static void test_new_thread(void **state)
+{
+	RECORD(rec);
+	(void)state;
+	worker(rec, 0);
+	park(rec, 10, 20, 0, TB_FUTEX);
+	spawn(rec, 90, 0, K_TASK, 5);
+	begin(rec, 90, 0, K_TASK, 5);
+	spawn(rec, 100, 0, K_JOB, 1);
+	end(rec, 110, 0, K_TASK, 5, TO_PENDING, P_JOIN);
+	begin(rec, 150, 3, K_JOB, 1);
+	wake(rec, 170, 3, K_TASK, 5);
+	end(rec, 170, 3, K_JOB, 1, TO_READY, 0);
+	poll(rec, 170, 180, 0, K_TASK, 5, TO_READY, 0);
+	expect(rec, CU_TASK, K_TASK,
+	       "app::task 90\n"
+	       "  polled 30\n"
+	       "  waiting for task::JoinHandle<()> at m.rs:50 app::e 60\n"
+	       "    for job 60\n"
+	       "      running 20\n"
+	       "      queued for a blocking thread 40\n"
+	       "        a new thread of the pool was starting 40\n");
+}
+
 static void test_spawner(void **state)
 {
 	RECORD(rec);
@@ -800,6 +920,47 @@ static void test_rounds(void **state)
 	       "    for a timer 30\n"
 	       "  ready, not polled 6\n"
 	       "    its thread was between polls 6\n");
+}
+
+/* The first one from the spawn on, the last one to the end, and one that is not over: if the task waited for
+ * something else than the next request. */
+static void test_first_and_last_round(void **state)
+{
+	RECORD(rec);
+	(void)state;
+	worker(rec, 0);
+	/* The family's head point is found. */
+	spawn(rec, 10, 0, K_TASK, 1);
+	poll(rec, 10, 20, 0, K_TASK, 1, TO_PENDING, P_SOCKET);
+	park(rec, 20, 100, 0, TB_EPOLL_WAIT);
+	wake(rec, 100, 0, K_TASK, 1);
+	poll(rec, 100, 110, 0, K_TASK, 1, TO_READY, 0); /* its client has gone: no round */
+	/* A request that had come before its task, and one that is the last. */
+	spawn(rec, 200, 0, K_TASK, 2);
+	poll(rec, 200, 210, 0, K_TASK, 2, TO_PENDING, P_SLEEP);
+	park(rec, 210, 240, 0, TB_EPOLL_WAIT);
+	wake(rec, 240, 0, K_TASK, 2);
+	poll(rec, 240, 250, 0, K_TASK, 2, TO_PENDING, P_SOCKET);
+	park(rec, 250, 300, 0, TB_EPOLL_WAIT);
+	wake(rec, 300, 0, K_TASK, 2);
+	poll(rec, 300, 310, 0, K_TASK, 2, TO_PENDING, P_SLEEP);
+	park(rec, 310, 360, 0, TB_EPOLL_WAIT);
+	wake(rec, 360, 0, K_TASK, 2);
+	poll(rec, 360, 370, 0, K_TASK, 2, TO_READY, 0);
+	/* One that waits still. */
+	spawn(rec, 400, 0, K_TASK, 3);
+	poll(rec, 400, 410, 0, K_TASK, 3, TO_PENDING, P_SOCKET);
+	park(rec, 410, 500, 0, TB_EPOLL_WAIT);
+	wake(rec, 500, 0, K_TASK, 3);
+	poll(rec, 500, 510, 0, K_TASK, 3, TO_PENDING, P_LOCK);
+	park(rec, 510, 700, 0, TB_EPOLL_WAIT);
+	expect(rec, CU_ROUND, K_TASK,
+	       "app::task 320\n" /* 50 + 70 + 200 */
+	       "  polled 50\n"
+	       "  waiting for time::sleep::Sleep at m.rs:20 app::b 80\n"
+	       "    for a timer 80\n"
+	       "  waiting for mutex::lock at m.rs:10 app::a 190\n"
+	       "    still, at the end 190\n");
 }
 
 /* A round that began at what was the head point then is none, wherever it ends. */
@@ -973,8 +1134,8 @@ static uint64_t segment(struct causes *c, uint64_t before, enum segment_type typ
 	s->type = type;
 	s->begin_ns = from;
 	s->end_ns = to;
-	s->before = before;
-	s->cause = cause;
+	s->before = segment_back(number, before);
+	s->cause = segment_back(number, cause);
 	s->kind = K_OTHER;
 	s->woken_by = WB_TASK;
 	return number;
@@ -999,7 +1160,7 @@ static uint64_t walked(struct causes *c, uint64_t head, enum node_type type, uin
 	assert_int_equal(sum, 100);
 	parts_done(&parts);
 	tree_done(&t);
-	c->all_trees = (struct trees){0}; /* the next tree may be at the same address */
+	c->all_trees = (struct trees){0};
 	return found;
 }
 
@@ -1140,6 +1301,8 @@ int main(void)
 		cmocka_unit_test(test_ends),	     cmocka_unit_test(test_chain),
 		cmocka_unit_test(test_lock),	     cmocka_unit_test(test_lock_by_place),
 		cmocka_unit_test(test_blocking),     cmocka_unit_test(test_spawner),
+		cmocka_unit_test(test_who_ran),	     cmocka_unit_test(test_parked_without_cpu),
+		cmocka_unit_test(test_new_thread),   cmocka_unit_test(test_first_and_last_round),
 		cmocka_unit_test(test_rounds),	     cmocka_unit_test(test_handler),
 		cmocka_unit_test(test_yield),	     cmocka_unit_test(test_parts),
 		cmocka_unit_test(test_head_changes), cmocka_unit_test(test_lost),

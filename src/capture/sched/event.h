@@ -52,8 +52,10 @@ struct sched_run {
 };
 
 /* Runs that are kept of each CPU. */
-#define SCHED_RUNS 8u
-/* After a wait for a CPU of this length they are reported. */
+#define SCHED_RUNS 64u
+#define SCHED_FEW_RUNS 4u
+#define SCHED_SOME_RUNS 16u
+/* After a wait for a CPU of this length they are reported: all, some or a few, whichever suffice. */
 #define SCHED_WAIT_NS 50000u
 
 struct sched_switch {
@@ -61,8 +63,8 @@ struct sched_switch {
 	__u64 ready_ns;		  /* it waited for a CPU since then; 0: not known */
 	__u32 left_cpu, got_cpu;  /* the CPU + 1; 0: not known */
 	struct sched_who next, before, waker;
-	/* If the record is that long: what the CPU ran that it waited for. In the order of time,
-	 * where they are known, the newest last. */
+	/* As many as the record is long: what the CPU ran that it waited for, the newest last. Of another
+	 * CPU the first one is what it runs still. */
 	struct sched_run runs[SCHED_RUNS];
 };
 
@@ -84,6 +86,8 @@ struct sched_thread {
 	__u32 lost;	/* not yet reported */
 	__u32 ended;	/* what it does on its way out is not reported */
 	__u32 left_cpu; /* + 1 */
+	__u32 left_run; /* runs of that CPU by then, its own with them */
+	__u32 reserved;
 	__u64 woken_ns; /* while it was off its CPU; 0: it was not */
 	struct sched_who next, waker;
 };

@@ -10,8 +10,6 @@
  */
 #include "capture/sched/sched.bpf.h"
 
-#include <stdbool.h>
-
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 
@@ -162,7 +160,7 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 			why = SCHED_SLEEPING;
 		else if (state & 2)
 			why = SCHED_UNINTERRUPTIBLE;
-		leave_cpu(t, why, syscall_of(prev), cpu, &after, now);
+		leave_cpu(t, why, syscall_of(prev), cpu, c ? c->n_runs + 1 : 0, &after, now);
 	}
 	if (c)
 		next_run(c, &after, now);

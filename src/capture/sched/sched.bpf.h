@@ -15,6 +15,7 @@
 #pragma once
 
 #include <linux/bpf.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #include <bpf/bpf_helpers.h>
@@ -155,13 +156,14 @@ static __always_inline void next_run(struct sched_cpu *c, const struct sched_who
 }
 
 static __always_inline void leave_cpu(struct sched_thread *t, __u32 why, __u32 number, __u32 cpu,
-				      const struct sched_who *next, __u64 now)
+				      __u32 run, const struct sched_who *next, __u64 now)
 {
 	if (t->ended)
 		return;
 	t->off_reason = why;
 	t->off_number = number;
 	t->left_cpu = cpu + 1;
+	t->left_run = run;
 	t->next = *next;
 	t->woken_ns = 0;
 	t->off_ns = now;
@@ -175,14 +177,15 @@ static __always_inline void wake(struct sched_thread *t, const struct sched_who 
 	t->woken_ns = bpf_ktime_get_ns();
 }
 
-/* The same CPU's: it runs them one after the other. Another CPU's: it may change them meanwhile, so
- * their times are looked at again when they are read. */
-static __always_inline void copy_runs(struct sched_switch *s, const struct sched_cpu *c, __u32 same)
+/* The last ones. The same CPU's: it runs them one after the other. Another CPU's: it may change them
+ * meanwhile, so their times are looked at again when they are read. */
+static __always_inline void copy_runs(struct sched_switch *s, const struct sched_cpu *c, __u32 same,
+				      __u32 n_runs)
 {
-	__u32 n = c->n_runs;
+	__u32 first = c->n_runs - n_runs;
 
-	for (__u32 i = 0; i < SCHED_RUNS; i++)
-		s->runs[i] = c->runs[(n + i) % SCHED_RUNS];
+	for (__u32 i = 0; i < n_runs; i++)
+		s->runs[i] = c->runs[(first + i) % SCHED_RUNS];
 	if (same)
 		return;
 	/* In place of the oldest: what it runs still. */
@@ -207,38 +210,52 @@ static __always_inline void fill_switch(struct sched_switch *s, struct sched_thr
 		s->waker = (struct sched_who){0};
 }
 
+/* False: there is no room. */
+static __always_inline bool tell_switch(struct sched_thread *t, __u64 off, __u64 now, __u64 ready,
+					__u32 cpu, const struct sched_who *before,
+					const struct sched_cpu *c, __u32 same, const __u32 n_runs)
+{
+	struct sched_switch *s = bpf_ringbuf_reserve(
+		&ring, offsetof(struct sched_switch, runs) + n_runs * sizeof(struct sched_run), 0);
+
+	if (!s)
+		return false;
+	fill_switch(s, t, off, now, ready, cpu, before);
+	if (n_runs)
+		copy_runs(s, c, same, n_runs);
+	bpf_ringbuf_submit(s, BPF_RB_NO_WAKEUP);
+	return true;
+}
+
 static __always_inline void enter_cpu(struct sched_thread *t, __u32 cpu,
 				      const struct sched_who *before, __u64 now)
 {
-	__u64 off = t->off_ns, ready;
-	__u32 other = cpu;
-	struct sched_switch *s;
+	bool preempted = t->off_reason == SCHED_PREEMPTED, told = false;
+	__u64 off = t->off_ns, ready = preempted ? off : t->woken_ns;
+	__u32 other = preempted ? t->left_cpu - 1 : cpu;
 	struct sched_cpu *c = 0;
 
 	if (!off)
 		return;
 	t->off_ns = 0;
-	ready = t->off_reason == SCHED_PREEMPTED ? off : t->woken_ns;
-	if (t->off_reason == SCHED_PREEMPTED)
-		other = t->left_cpu - 1;
 	if (ready && now - ready >= SCHED_WAIT_NS)
 		c = bpf_map_lookup_elem(&cpus, &other);
 	if (c) {
-		s = bpf_ringbuf_reserve(&ring, sizeof(*s), 0);
-		if (s) {
-			fill_switch(s, t, off, now, ready, cpu, before);
-			copy_runs(s, c, other == cpu);
-			bpf_ringbuf_submit(s, BPF_RB_NO_WAKEUP);
-			return;
-		}
+		/* The last runs since then, and one for what another CPU runs still. */
+		__u32 n = c->n_runs - (preempted ? t->left_run : c->n_runs - SCHED_SOME_RUNS) + 1;
+
+		if (n <= SCHED_FEW_RUNS)
+			told = tell_switch(t, off, now, ready, cpu, before, c, other == cpu,
+					   SCHED_FEW_RUNS);
+		else if (n <= SCHED_SOME_RUNS + 1)
+			told = tell_switch(t, off, now, ready, cpu, before, c, other == cpu,
+					   SCHED_SOME_RUNS);
+		else
+			told = tell_switch(t, off, now, ready, cpu, before, c, other == cpu,
+					   SCHED_RUNS);
 	}
-	s = bpf_ringbuf_reserve(&ring, offsetof(struct sched_switch, runs), 0);
-	if (!s) {
+	if (!told && !tell_switch(t, off, now, ready, cpu, before, 0, 0, 0))
 		t->lost++;
-		return;
-	}
-	fill_switch(s, t, off, now, ready, cpu, before);
-	bpf_ringbuf_submit(s, BPF_RB_NO_WAKEUP);
 }
 
 static __always_inline void enter_syscall(struct sched_thread *t, __u32 number)

@@ -173,15 +173,16 @@ static int compare_runs(const void *a, const void *b)
 /* The CPU's runs from the moment at which the thread was ready until it got one. Where none is known,
  * nobody is. A thread that waits is not the one that runs: what says so is another CPU's record that
  * changed while it was read. */
-static int put_runs(struct capture *c, const struct trace_event *off, const struct sched_switch *s)
+static int put_runs(struct capture *c, const struct trace_event *off, const struct sched_switch *s,
+		    size_t n_runs)
 {
 	struct sched_run runs[SCHED_RUNS];
 	uint64_t at = s->ready_ns, end = off->time;
 	bool any = false;
 
-	memcpy(runs, s->runs, sizeof(runs));
-	qsort(runs, SCHED_RUNS, sizeof(*runs), compare_runs);
-	for (unsigned i = 0; i < SCHED_RUNS; i++) {
+	memcpy(runs, s->runs, n_runs * sizeof(*runs));
+	qsort(runs, n_runs, sizeof(*runs), compare_runs);
+	for (size_t i = 0; i < n_runs; i++) {
 		const struct sched_run *run = &runs[i];
 		uint64_t from = run->begin_ns > at ? run->begin_ns : at,
 			 to = run->end_ns < end ? run->end_ns : end;
@@ -208,6 +209,7 @@ int sched_take_switch(struct capture *c, const struct sched_switch *s, size_t le
 				.kind = TRACE_KIND_NONE,
 				.task = from->number,
 				.value = from->value};
+	size_t n_runs;
 
 	if (!j || len < offsetof(struct sched_switch, runs))
 		return 0;
@@ -220,8 +222,9 @@ int sched_take_switch(struct capture *c, const struct sched_switch *s, size_t le
 		TRY(put_of(c, &e, TE_GOT_CPU, &s->before, s->got_cpu));
 	if (s->ready_ns && s->ready_ns <= e.time && from->arg != SCHED_PREEMPTED)
 		TRY(put_of(c, &e, TE_WOKEN, &s->waker, e.time - s->ready_ns));
-	if (s->ready_ns && len >= sizeof(*s))
-		TRY(put_runs(c, &e, s));
+	n_runs = (len - offsetof(struct sched_switch, runs)) / sizeof(s->runs[0]);
+	if (s->ready_ns)
+		TRY(put_runs(c, &e, s, n_runs < SCHED_RUNS ? n_runs : SCHED_RUNS));
 	j->n_off_cpu++;
 	return put(c, e.thread, &e);
 }

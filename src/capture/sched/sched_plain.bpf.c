@@ -71,7 +71,8 @@ int on_switch(struct switch_record *r)
 			why = SCHED_SLEEPING;
 		else if (r->prev_state & UNINTERRUPTIBLE)
 			why = SCHED_UNINTERRUPTIBLE;
-		leave_cpu(t, why, t->enter_ns ? t->number + 1 : 0, cpu, &after, now);
+		leave_cpu(t, why, t->enter_ns ? t->number + 1 : 0, cpu, c ? c->n_runs + 1 : 0,
+			  &after, now);
 	}
 	if (c)
 		next_run(c, &after, now);
