@@ -121,7 +121,7 @@ static int none_of(const struct task_selection *select, const struct trace_momen
 }
 
 /* A word that no task matches is a slip, and so is a choice of none: what there is instead. Only
- * --without may leave out nothing. */
+ * --without may leave out nothing, or all. */
 static int check_words(const struct task_selection *select, const struct graph *g,
 		       const struct thread_use *uses, struct error *err)
 {
@@ -153,7 +153,9 @@ static int check_words(const struct task_selection *select, const struct graph *
 					       choices[k].names, err);
 		}
 	}
-	if (!task_selection_is_all(select) && !any_selected(select, g, uses))
+	one = *select;
+	one.without = NULL;
+	if (!task_selection_is_all(&one) && !any_selected(&one, g, uses))
 		return none_of(select, g->moment,
 			       longer ? "in its state for so long" : "that all options match", "",
 			       false, err);

@@ -60,7 +60,7 @@ def test_filters(pool, pollux):
                                    ("--state", "done", "no task in the state 'done' among [0-9]+ tasks: .* running")]:
             result = driver.run(pollux, "tree", str(what), option, word)
             assert result.returncode == 1 and re.search(says, result.stderr), result.stderr
-        result = driver.run(pollux, "tree", str(what), "--with", "hang::plan", "--state", "running")
+        result = driver.run(pollux, "tree", str(what), "--waits-for", "join handle", "--state", "running")
         assert result.returncode == 1 and "no task that all options match among " in result.stderr
 
 
