@@ -586,12 +586,16 @@ static void end_round_at_head(struct causes *c, struct task_past *t, const struc
 		begin_round(c, t, poll->end_ns);
 }
 
-/* A wait that is over, or lasts still, at another point than between rounds. */
+/* A wait that is over, or lasts still, at another point than between rounds. Where the point is not known it
+ * may be that one, so what began with the task may be many rounds. */
 static void note_wait(struct causes *c, struct task_past *t, const struct tl_wait *wait)
 {
 	const struct kind_past *k = kind_of(c, t->kind);
+	uint32_t point = point_of(c, wait->place);
 
-	if (k && (!k->head || point_of(c, wait->place) != k->head))
+	if (!point && !t->round_head)
+		t->in_round = false;
+	if (k && point && point != k->head)
 		t->waited_in_round = true;
 }
 

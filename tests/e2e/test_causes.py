@@ -264,8 +264,10 @@ def test_service(pollux, suite, tmp_path):
         assert one["unit"] == "round" and unknown_ns(one["tree"]) <= one["slowest"]["sum"] * 0.05, one
     (send,) = (n for n in by_handler["order"]["tree"]["below"] if "send" in what(n)[1])
     assert [what(n) for n in send["below"]] == [("task", "service::work::mailer")]
-    (blocks,) = (n for n in by_handler["blocks"]["tree"]["below"] if n["cause"] == "blocking_call")
-    assert blocks["call"].endswith("nanosleep") and blocks["ns"]["count"] == requests["blocks"]
+    # One with the line of the call, and, on a busy machine, one without: the stack was taken too late.
+    blocks = [n for n in by_handler["blocks"]["tree"]["below"] if n["cause"] == "blocking_call"]
+    assert all(n["call"].endswith("nanosleep") for n in blocks)
+    assert sum(n["ns"]["count"] for n in blocks) == requests["blocks"]
 
 
 def test_demo(pollux, tmp_path):

@@ -963,6 +963,24 @@ static void test_first_and_last_round(void **state)
 	       "    still, at the end 190\n");
 }
 
+/* Before await points are known, a task may have waited between rounds: what it did since its spawn is none. */
+static void test_first_round_without_places(void **state)
+{
+	RECORD(rec);
+	(void)state;
+	worker(rec, 0);
+	spawn(rec, 10, 0, K_TASK, 1);
+	poll(rec, 10, 20, 0, K_TASK, 1, TO_PENDING, P_NONE);
+	for (unsigned i = 0; i < 3; i++) {
+		uint64_t t = 100 * (i + 1);
+
+		park(rec, t - 70, t, 0, TB_EPOLL_WAIT);
+		wake(rec, t, 0, K_TASK, 1);
+		poll(rec, t, t + 10, 0, K_TASK, 1, TO_PENDING, i ? P_SOCKET : P_NONE);
+	}
+	expect(rec, CU_ROUND, K_TASK, "app::task 10\n  polled 10\n");
+}
+
 /* A round that began at what was the head point then is none, wherever it ends. */
 static void test_head_changes(void **state)
 {
@@ -1292,21 +1310,37 @@ static void test_torture(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_polls),	     cmocka_unit_test(test_ready),
-		cmocka_unit_test(test_driver),	     cmocka_unit_test(test_unlooked),
-		cmocka_unit_test(test_sched),	     cmocka_unit_test(test_too_many_causes),
-		cmocka_unit_test(test_budget),	     cmocka_unit_test(test_past_the_window),
-		cmocka_unit_test(test_deep),	     cmocka_unit_test(test_full_channel),
-		cmocka_unit_test(test_stack),	     cmocka_unit_test(test_longest),
-		cmocka_unit_test(test_ends),	     cmocka_unit_test(test_chain),
-		cmocka_unit_test(test_lock),	     cmocka_unit_test(test_lock_by_place),
-		cmocka_unit_test(test_blocking),     cmocka_unit_test(test_spawner),
-		cmocka_unit_test(test_who_ran),	     cmocka_unit_test(test_parked_without_cpu),
-		cmocka_unit_test(test_new_thread),   cmocka_unit_test(test_first_and_last_round),
-		cmocka_unit_test(test_rounds),	     cmocka_unit_test(test_handler),
-		cmocka_unit_test(test_yield),	     cmocka_unit_test(test_parts),
-		cmocka_unit_test(test_head_changes), cmocka_unit_test(test_lost),
-		cmocka_unit_test(test_window),	     cmocka_unit_test(test_slowest),
+		cmocka_unit_test(test_polls),
+		cmocka_unit_test(test_ready),
+		cmocka_unit_test(test_driver),
+		cmocka_unit_test(test_unlooked),
+		cmocka_unit_test(test_sched),
+		cmocka_unit_test(test_too_many_causes),
+		cmocka_unit_test(test_budget),
+		cmocka_unit_test(test_past_the_window),
+		cmocka_unit_test(test_deep),
+		cmocka_unit_test(test_full_channel),
+		cmocka_unit_test(test_stack),
+		cmocka_unit_test(test_longest),
+		cmocka_unit_test(test_ends),
+		cmocka_unit_test(test_chain),
+		cmocka_unit_test(test_lock),
+		cmocka_unit_test(test_lock_by_place),
+		cmocka_unit_test(test_blocking),
+		cmocka_unit_test(test_spawner),
+		cmocka_unit_test(test_who_ran),
+		cmocka_unit_test(test_parked_without_cpu),
+		cmocka_unit_test(test_new_thread),
+		cmocka_unit_test(test_first_and_last_round),
+		cmocka_unit_test(test_first_round_without_places),
+		cmocka_unit_test(test_rounds),
+		cmocka_unit_test(test_handler),
+		cmocka_unit_test(test_yield),
+		cmocka_unit_test(test_parts),
+		cmocka_unit_test(test_head_changes),
+		cmocka_unit_test(test_lost),
+		cmocka_unit_test(test_window),
+		cmocka_unit_test(test_slowest),
 		cmocka_unit_test(test_torture),
 	};
 
