@@ -24,6 +24,7 @@
 #include "base/file_map.h"
 #include "base/file.h"
 #include "base/units.h"
+#include "process/interrupted.h"
 #include "process/rights.h"
 
 #include <asm/unistd.h>
@@ -185,6 +186,9 @@ static bool handle_stop(struct follow *f, int status)
 	if (event == PTRACE_EVENT_STOP && signal != SIGTRAP)
 		return has_resumed(f, ptrace(PTRACE_LISTEN, f->pid, 0, 0) == 0, 0);
 	bool call = !event && signal == (SIGTRAP | 0x80);
+	/* To one that is not traced the kernel does not even give a signal that it ignores. */
+	if (!call)
+		interrupted_again(f->pid);
 	if (call || event)
 		signal = 0;
 	if (call ? !may_keep(f) : !event && spends_time(f)) {

@@ -244,6 +244,15 @@ def test_launched_target_killed(pollux, suite, trace):
     assert driver.report(pollux, trace)["events"] > 0
 
 
+def test_ignored_signal_while_followed(pollux, trace):
+    """A program that may execute another one is traced until it does. A signal that the kernel ignores, and does not
+    even give to a program that is not traced, ends no call of it."""
+    program = build.compile_c(build.TARGETS / "ignored_signals.c", "ignored_signals")
+    assert driver.run(program).stdout == "got -\n"
+    done = driver.run(pollux, "record", "-o", trace, "--", program)
+    assert done.stdout == "got t\n", done.stderr
+
+
 class Echo:
     """The echo server, and load on it."""
 
