@@ -187,7 +187,7 @@ int print_events(void *ctx, struct trace_reader *r, struct error *err)
 		if (rc < 0)
 			return rc;
 		printer_begin(job->printer, &ev);
-		job->seen[ev.type] = true;
+		job->seen[ev.type < TE_N_TYPES ? ev.type : TE_NONE] = true;
 		rc = wanted(job, ev.type) ? is_of_family(job, r, ev.kind) : 0;
 		if (rc < 0)
 			return error_set(err, rc, "out of memory");
@@ -211,7 +211,7 @@ static int check_printed(struct print_job *job, struct trace_reader *r, struct e
 {
 	const struct replay_filter words = {.families = job->families};
 	_cleanup_buf_ struct buf names = BUF_INIT;
-	bool any = job->n_moments;
+	bool any = job->n_moments || (job->seen[TE_NONE] && !job->events);
 
 	for (unsigned type = TE_NONE + 1; type < TE_N_TYPES; type++) {
 		if (!job->seen[type])
@@ -219,9 +219,9 @@ static int check_printed(struct print_job *job, struct trace_reader *r, struct e
 		any = any || wanted(job, type);
 		buf_printf(&names, "%s%s", names.len ? ", " : "", trace_event_type_name(type));
 	}
-	if (!any && names.len)
+	if (!any && (names.len || job->seen[TE_NONE]))
 		return error_set(err, -ENOENT, "no event of this name: the trace has %s",
-				 buf_failed(&names) ? "others" : names.data);
+				 names.len && !buf_failed(&names) ? names.data : "others");
 	if (!any)
 		cli_complain("the trace has no events");
 	job->match.reader = r;

@@ -13,7 +13,7 @@ struct print_job {
 	uint8_t *matches;	     /* by kind: 1 not, 2 matches; 0: not asked yet */
 	uint32_t n_matches;
 	struct match match;    /* of the families, with the kinds that were asked for */
-	bool seen[TE_N_TYPES]; /* events of this type were there */
+	bool seen[TE_N_TYPES]; /* events of this type were there; TE_NONE: of unknown ones */
 	bool moments;	       /* they are printed, too: with --json */
 	uint32_t n_moments;    /* that were */
 	bool output_closed;    /* the reader of the output has closed it */

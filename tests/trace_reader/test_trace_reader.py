@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """The reader that was written from docs/trace-format.md agrees with `pollux print --json`, event by event."""
 import re
+import struct
 import subprocess
 
 import pytest
@@ -45,10 +46,47 @@ def test_import(tmp_path, recording):
     assert sum(compare(path).values()) == plx.Trace(path).n_expected > 0
 
 
+def chunk(type, payload):
+    head = struct.pack("<HHII", type, 0, len(payload), plx.crc32c(payload))
+    return head + struct.pack("<I", plx.crc32c(head)) + payload
+
+
+def test_events_of_types_to_come(tmp_path):
+    """Other versions may add types, of 16 bits; a trace that has only such has events, too."""
+    small = plx.Trace(TRACES / "good/small.plx")
+    types = [max(plx.EVENT) + 1, 300, 20000, 65535]
+    head = bytes([0, len(types)]) + struct.pack("<Q", small.events()[0].time) + bytes([len(types)])
+    shapes = b"".join(bytes([type & 0x7f | 0x80, type >> 7 & 0x7f | 0x80, type >> 14, 0, 0]) for type in types)
+    columns = [bytes(i << 2 for i in range(len(types))), bytes(len(types)), b"", b"", b"", b""]
+    sizes = bytes([len(columns)]) + b"".join(bytes([len(column)] * 2) for column in columns)
+    events = chunk(plx.EVENTS, head + shapes + sizes + b"".join(columns))
+    meta = struct.unpack_from("<I", small.file, 64 + 4)[0] + 16
+    path = tmp_path / "newer.plx"
+
+    path.write_bytes(small.file[:64 + meta] + events + small.file[64 + meta:])
+    assert compare(path)[None] == len(types)
+    path.write_bytes(small.file[:64 + meta] + events)
+    assert compare(path)[None] == len(types)
+    done = subprocess.run([POLLUX, "print", path], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and "no events" not in done.stderr, done.stderr
+    done = subprocess.run([POLLUX, "print", "--event", "spawn", path], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1 and "no event of this name" in done.stderr, done.stderr
+
+
 def rows(heading):
     """The rows of the table that begins with that row, as lists of cells."""
     table = PAGE[PAGE.index(heading):].split("\n\n")[0]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+
+
+def test_page_has_this_version(tmp_path):
+    """In its first line, in the header's table, and as the last of the versions."""
+    path = tmp_path / "imported.plx"
+    subprocess.run([POLLUX, "import", RECORDINGS[0], "-o", path], check=True, capture_output=True, timeout=300)
+    minor = plx.Trace(path).minor
+    assert re.search(r"^Version 1\.(\d+)\.", PAGE, re.M)[1] == f"{minor}"
+    assert re.search(r"minor version, (\d+)\.", PAGE)[1] == f"{minor}"
+    assert rows("| version |")[-1][0] == f"1.{minor}"
 
 
 def test_page_has_these_events():
