@@ -33,7 +33,7 @@ struct search {
 	struct json j;
 	struct found_task found[MAX_FOUND];
 	unsigned n_found, n_windows;
-	bool given; /* the number, by a runtime, to a task that was found */
+	bool given; /* the number, by the only runtime, to a task that was found */
 	struct error *err;
 };
 
@@ -152,7 +152,10 @@ static int take_task(void *ctx, const struct index_span *span)
 	/* Its number, or the address that it is named by. */
 	if (span->type != SPAN_TASK || (span->blocked_ns != s->number && span->task != s->number))
 		return 0;
-	s->given = s->given || span->blocked_ns == span->task;
+	/* Another runtime, as of another process, gives the same numbers. */
+	s->given = s->given ||
+		   (span->blocked_ns == span->task && trace_reader_n_processes(s->v->tables) <= 1 &&
+		    trace_reader_n_runtimes(s->v->tables) <= 1);
 	task_hit(s, &(struct found_task){span->kind, span->task, span->begin_ns});
 	return 0;
 }

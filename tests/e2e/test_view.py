@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import urllib.parse
 from pathlib import Path
@@ -15,6 +16,7 @@ from pathlib import Path
 import driver
 import pytest
 from build import ROOT
+from trace_reader import plx
 
 GOOD = ROOT / "tests" / "traces" / "good"
 BAD = ROOT / "tests" / "traces" / "bad"
@@ -541,6 +543,47 @@ def test_a_report_of_a_part_alone_is_near_that_of_the_whole(pollux, tmp_path):
     assert {worker["tid"]: worker["polls"] for worker in part["workers"]} == \
         {worker["tid"]: worker["polls"] for worker in whole["workers"]}
     assert part["events"] < whole["events"]
+
+
+def uleb(n):
+    return bytes([n & 0x7f | 0x80]) + uleb(n >> 7) if n > 0x7f else bytes([n])
+
+
+def chunk(type, payload):
+    head = struct.pack("<HHII", type, 0, len(payload), plx.crc32c(payload))
+    return head + struct.pack("<I", plx.crc32c(head)) + payload
+
+
+def meta(type, *fields):
+    body = b"".join(uleb(field) if isinstance(field, int) else uleb(len(field)) + field.encode() for field in fields)
+    return uleb(type) + uleb(len(body)) + body
+
+
+def one_task(thread, kind, task, polled_ns):
+    """The events of a thread that spawns a task and polls it once."""
+    whole_name = 4
+    shapes = bytes([3, 1, 1, whole_name, 2, 0, whole_name, 3, 1, whole_name])  # spawn, poll_begin, poll_end: ready
+    tags = bytes(i << 2 | 3 for i in range(3))
+    times = [struct.pack("<Q", delta) for delta in (1000, 1000, polled_ns)]
+    rest = b"".join(uleb(kind + 1) + uleb(delta << 1) for delta in (task, 0, 0))
+    columns = [tags, bytes(t[0] for t in times), b"".join(t[1:] for t in times), b"", b"", rest]
+    sizes = b"".join(uleb(len(column)) * 2 for column in columns)
+    return chunk(plx.EVENTS, uleb(thread) + uleb(3) + struct.pack("<Q", 10**9) + shapes + uleb(6) + sizes + b"".join(columns))
+
+
+def test_search_finds_tasks_of_one_number_in_two_processes(pollux, tmp_path):
+    """One is long, and known to the index; the other, of another process, is not."""
+    records = b"".join(
+        meta(1, i, 100 + i, f"/bin/app{i}", "", 10**9, 0) + meta(2, i, i, "tokio", "1", "app", "") +
+        meta(3, i, i, 100 + i, "main") + meta(5, i, i, i, 0, 0, 0, 0, f"app{i}::serve", "", "", 0) for i in range(2))
+    header = (GOOD / "small.plx").read_bytes()[:64]
+    trace = tmp_path / "two.plx"
+    trace.write_bytes(header + chunk(plx.META, records) + one_task(0, 0, 5, 10**6) + one_task(1, 1, 5, 10**4) +
+                      chunk(plx.END, struct.pack("<Q", 6)))
+    with serving(pollux, trace) as one:
+        hits = one.json("api/search?q=5")["hits"]
+        assert one.end() == (0, "")
+    assert {hit["task"] for hit in hits if hit["kind"] == "task"} == {"0.5", "1.5"}
 
 
 @pytest.mark.parametrize("from_, to", [(0, 1), (0.3, 0.6)])
