@@ -224,6 +224,10 @@ static uint32_t panic_text(struct agent_notes *n, const uint64_t *exception,
 	if (!agent_readable(n, at, (uint32_t)length))
 		return 0;
 	*ret_text = (const unsigned char *)at;
+	/* Numbers have zeros. A message that has one is left out, too. */
+	for (uint32_t i = 0; i < length; i++)
+		if (!(*ret_text)[i])
+			return 0;
 	return (uint32_t)length;
 }
 

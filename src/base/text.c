@@ -173,6 +173,26 @@ size_t text_point(const char *s, size_t len, uint32_t *ret_point)
 	return n;
 }
 
+/* Lines and colors are text, too. */
+static bool is_written(uint32_t point)
+{
+	return (point >= 0x20 && point != 0x7f) || point == '\t' || point == '\n' ||
+	       point == '\r' || point == '\033';
+}
+
+size_t text_of_bytes(const char *s, size_t len)
+{
+	size_t n = strnlen(s, len), good = 0, one;
+	uint32_t point;
+
+	for (size_t i = n; i < len; i++)
+		if (s[i])
+			return 0;
+	while (good < n && (one = text_point(s + good, n - good, &point)) && is_written(point))
+		good += one;
+	return good == n || (n == len && n - good < 4) ? good : 0;
+}
+
 /* Unicode's Default_Ignorable_Code_Point (DerivedCoreProperties.txt), and also the controls, the
  * separators of lines and what annotates other characters. */
 bool text_hidden(uint32_t point)

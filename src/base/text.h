@@ -28,6 +28,10 @@ void text_shell_word(struct buf *out, const char *s);
 /* Length of the valid UTF-8 character at s, of which len bytes are there, with its number; 0 if it is
  * none. */
 size_t text_point(const char *s, size_t len, uint32_t *ret_point);
+/* Bytes of another program that may be text, with zeros behind them up to `len`: how long the text is, without
+ * a last character that is cut off there; 0: they are none. Other data begins like text, too, but goes on
+ * with zeros and numbers. */
+size_t text_of_bytes(const char *s, size_t len);
 /* Whether a reader cannot see this character as itself: a control character, one that changes the
  * direction of text, one without a width? Names differ by what is visible. */
 bool text_hidden(uint32_t point);

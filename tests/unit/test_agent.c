@@ -297,6 +297,8 @@ static void test_panic_text(void **state)
 		{str_vtable, {8, 4}, "", 0},
 		{str_vtable, {at, 0}, "", 0},
 		{str_vtable, {at, 1ull << 40}, "", 0},
+		/* Of a list the number of its numbers, not of bytes. */
+		{string_vtable, {3, (uint64_t)(const uint32_t[]){65, 66, 67}, 3}, "", 0},
 		{byte_vtable, {at, n}, "", 0},
 		{(const uint64_t *)0x4000, {at, n}, "", 0},
 	};

@@ -150,6 +150,34 @@ static void duration_parses(const char *s, int want, uint64_t want_ns)
 	assert_true(ns == (want ? 77 : want_ns));
 }
 
+static void test_of_bytes(void **state)
+{
+	static const struct {
+		char bytes[9];
+		size_t length;
+	} rows[] = {
+		{"exploded", 8},
+		{"no\n\t\033[0m", 8},
+		{"\xc3\xa4\xc3\xb6", 4},
+		/* cut in a character */
+		{"abcde\xf0\x9f\xa6", 5},
+		/* a cut elsewhere, no text, nothing */
+		{"abc\xf0\x9f\xa6", 0},
+		{"\xff\xff\xff\xff", 0},
+		{"", 0},
+		/* numbers: of 4 bytes each, a counter, a code */
+		{"A\0\0\0B", 0},
+		{"\1", 0},
+		{"a\5", 0},
+		{"a\x7f", 0},
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (text_of_bytes(rows[i].bytes, 8) != rows[i].length)
+			fail_msg("row %zu: %zu", i, text_of_bytes(rows[i].bytes, 8));
+	(void)state;
+}
+
 static void test_parse_duration(void **state)
 {
 	duration_parses("10", 0, 10000000000);
@@ -271,12 +299,12 @@ static void test_shell_word(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_duration),       cmocka_unit_test(test_count),
-		cmocka_unit_test(test_bytes),	       cmocka_unit_test(test_safe),
-		cmocka_unit_test(test_hidden),	       cmocka_unit_test(test_point),
-		cmocka_unit_test(test_parse_duration), cmocka_unit_test(test_parse_bytes),
-		cmocka_unit_test(test_parse_number),   cmocka_unit_test(test_shell_word),
-		cmocka_unit_test(test_rate),
+		cmocka_unit_test(test_duration),    cmocka_unit_test(test_count),
+		cmocka_unit_test(test_bytes),	    cmocka_unit_test(test_safe),
+		cmocka_unit_test(test_hidden),	    cmocka_unit_test(test_point),
+		cmocka_unit_test(test_of_bytes),    cmocka_unit_test(test_parse_duration),
+		cmocka_unit_test(test_parse_bytes), cmocka_unit_test(test_parse_number),
+		cmocka_unit_test(test_shell_word),  cmocka_unit_test(test_rate),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

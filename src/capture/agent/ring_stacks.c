@@ -185,16 +185,14 @@ static int put_stack(struct drain *d, struct source *s, uint32_t ring, struct tr
 				       sizeof(at->stack));
 }
 
-/* Whether the payload's bytes are text. A cut may be in a character, which is left out then. */
+/* Whether the payload's bytes are text, which the rest of the buffer tells. A cut may be in a character, which is
+ * left out then. */
 static bool is_text(char *text)
 {
-	size_t n = strlen(text), good = 0, len = 1;
-	uint32_t number;
+	size_t good = text_of_bytes(text, AGENT_TEXT_BYTES);
 
-	while (good < n && (len = text_point(text + good, n - good, &number)))
-		good += len;
 	text[good] = '\0';
-	return good && (good == n || n + 3 >= AGENT_TEXT_BYTES);
+	return good;
 }
 
 /* 1 + the index of the message, 0: it has none. */
