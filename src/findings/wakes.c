@@ -17,7 +17,7 @@ struct spin_family {
 	enum trace_role role;
 	uint64_t n_polls, n_self_polls, n_deferred, poll_ns, n_tasks;
 	uint64_t begin_ns, end_ns; /* of its polls */
-	uint64_t place;		   /* of the last that was known */
+	uint64_t place, votes;	   /* where most of them ended (Boyer and Moore's majority vote) */
 	uint64_t serial, number;   /* of one that woke itself */
 	uint32_t thread;
 };
@@ -48,8 +48,14 @@ static int spin_on_poll(void *ctx, const struct tl_poll *poll)
 	if (!f->begin_ns)
 		f->begin_ns = poll->begin_ns;
 	f->end_ns = poll->end_ns;
-	if (poll->place)
+	if (!poll->place)
+		return 0;
+	if (!f->votes)
 		f->place = poll->place;
+	if (f->place == poll->place)
+		f->votes++;
+	else
+		f->votes--;
 	return 0;
 }
 
