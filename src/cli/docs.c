@@ -3,11 +3,14 @@
  * Man pages out of the tables of verbs, and shell completion. Runs when pollux is built and is not
  * installed:
  *
- *     gen-docs man [VERB]     roff for man(1): pollux(1) or pollux-VERB(1)
- *     gen-docs bash|zsh|fish  completion for that shell
+ *     gen-docs man [VERB]      roff for man(1): pollux(1) or pollux-VERB(1)
+ *     gen-docs bash|zsh|fish   completion for that shell
+ *     gen-docs parse VERB ...  whether pollux would understand these words: a test reads with it
+ *                              the commands that the documentation shows
  */
 #include "base/buf.h"
 #include "base/log.h"
+#include "cli/args.h"
 #include "cli/cli.h"
 #include "cli/completion.h"
 
@@ -152,18 +155,32 @@ static const struct cli_verb *find_verb(const char *name)
 	return NULL;
 }
 
+/* Only the words are sorted: nothing is run, no value is looked at. */
+static int parse(const struct cli_verb *verb, int argc, char **argv)
+{
+	struct cli_args args;
+	struct error err = {0};
+
+	if (args_parse(verb, argc, argv, &args, &err) < 0)
+		return args_usage(verb->name, err.text);
+	args_done(&args);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	_cleanup_buf_ struct buf out = BUF_INIT;
 	const char *what = argc > 1 ? argv[1] : "";
 	const struct cli_verb *verb = argc > 2 ? find_verb(argv[2]) : NULL;
 
+	if (strcmp(what, "parse") == 0 && verb)
+		return parse(verb, argc - 3, argv + 3);
 	if (strcmp(what, "man") == 0 && argc == 2)
 		man_pollux(&out);
 	else if (strcmp(what, "man") == 0 && verb)
 		man_verb(&out, verb);
 	else if (argc != 2 || completion_write(&out, what) < 0) {
-		fputs("usage: gen-docs man [VERB] | bash | zsh | fish\n", stderr);
+		fputs("usage: gen-docs man [VERB] | parse VERB ... | bash | zsh | fish\n", stderr);
 		return 2;
 	}
 	if (buf_failed(&out) || fwrite(out.data, 1, out.len, stdout) != out.len ||

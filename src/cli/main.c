@@ -142,11 +142,13 @@ static int unknown_verb(const char *name)
 		error_set(&text, -ESRCH, "there is no process %s", name);
 	else if (is_process(name))
 		error_set(&text, -EINVAL,
-			  "there is no verb '%s'; of a process of this name: pollux record %s",
+			  "there is no verb '%s'; to record the process of this name: pollux "
+			  "record %s",
 			  name, name);
 	else if (!near && trace_file_is_trace(name))
-		error_set(&text, -EINVAL, "there is no verb '%s'; of a trace: pollux report %s",
-			  name, name);
+		error_set(&text, -EINVAL,
+			  "there is no verb '%s'; to read it as a trace: pollux report %s", name,
+			  name);
 	else
 		error_set(&text, -EINVAL, "there is no verb '%s'%s%s%s", name,
 			  near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");

@@ -138,7 +138,7 @@ USES = [
     ("hist {gone} -d 1", 1, "there is no process {gone}"),
     ("tree {pid}", 0, "steady"),
     ("{pid}", 0, "steady"),
-    ("{twice}", 2, "there is no verb '{twice}'; of a process of this name: pollux record {twice}"),
+    ("{twice}", 2, "there is no verb '{twice}'; to record the process of this name: pollux record {twice}"),
     # ---- programs that are started ----
     ("record -- sh -c 'exit 7'", 7, "nothing was recorded of sh: .*" + NO_RUNTIME),
     ("record -- true", 0, "nothing was recorded of true: .*; if it starts another program that has one"),
@@ -299,7 +299,7 @@ USES = [
     ("record -o --cpu {idle}", 2, "option --output needs a value"),
     ("record --places", 2, "option --places needs a value: --places DEPTH"),
     ("record {idle} --places=all", 2, "--places is deep, near or off, not 'all'"),
-    ("trace.plx", 2, "there is no verb 'trace.plx'; of a trace: pollux report trace.plx"),
+    ("trace.plx", 2, "there is no verb 'trace.plx'; to read it as a trace: pollux report trace.plx"),
     ("report trace.plx --machines --family nosuch", 1, "contains 'nosuch'"),
     ("print trace.plx --event nosuch", 2, "there is no event 'nosuch'"),
     ("tree {pid} --family nosuch", 1, "no task whose name contains 'nosuch' among [0-9]+ tasks: .*steady"),

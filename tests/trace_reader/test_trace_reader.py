@@ -89,6 +89,20 @@ def test_page_has_this_version(tmp_path):
     assert rows("| version |")[-1][0] == f"1.{minor}"
 
 
+def test_samples_have_all_of_a_moment():
+    """So the fields of nodes and threads that came last are compared above, too."""
+    def nodes(tree):
+        yield tree
+        for child in tree["children"]:
+            yield from nodes(child)
+
+    moments = [moment for path in TRACES.glob("good/*.plx") for moment in plx.Trace(path).moments.values()]
+    trees = [node for moment in moments for task in moment.tasks if task["tree"] for node in nodes(task["tree"])]
+    assert {held["held"] for node in trees for held in node["held"]} == set(plx.HELD_KIND)
+    assert any(thread["call_arg"] for moment in moments for thread in moment.threads)
+    assert any(node["holds"] for node in trees)
+
+
 def test_page_has_these_events():
     assert {int(row[0]): row[1] for row in rows("| type | name |")} | {0: "none"} == plx.EVENT
 

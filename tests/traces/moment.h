@@ -190,7 +190,11 @@ static const struct moment_frame moment_sample_frames[2] = {
 	 .line = 77},
 };
 static struct moment_thread moment_sample_threads[2] = {
-	{.tid = 4242, .name = "app", .call = 1 + 232, .frames = moment_sample_frames},
+	{.tid = 4242,
+	 .name = "app",
+	 .call = 1 + 232,
+	 .call_arg = 5,
+	 .frames = moment_sample_frames},
 	{.tid = 4243,
 	 .name = "tokio-runtime-w",
 	 .call = 1 + 0,
