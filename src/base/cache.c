@@ -3,8 +3,10 @@
 #include "base/cache.h"
 
 #include "base/cleanup.h"
+#include "base/compare.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/io.h"
 #include "base/vec.h"
 
 #include <dirent.h>
@@ -95,21 +97,6 @@ static void file_name(const struct cache_kind *kind, const struct file_id *id, c
 	snprintf(ret, size, "%s.%s", text, kind->ending);
 }
 
-static bool write_all(int fd, const void *data, size_t len)
-{
-	for (const char *p = data; len;) {
-		ssize_t n = write(fd, p, len);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return false;
-		p += n;
-		len -= (size_t)n;
-	}
-	return true;
-}
-
 struct old_file {
 	struct timespec mtime;
 	off_t bytes;
@@ -120,9 +107,8 @@ static int by_age(const void *a, const void *b)
 {
 	const struct old_file *x = a, *y = b;
 
-	if (x->mtime.tv_sec != y->mtime.tv_sec)
-		return x->mtime.tv_sec < y->mtime.tv_sec ? -1 : 1;
-	return x->mtime.tv_nsec < y->mtime.tv_nsec ? -1 : x->mtime.tv_nsec > y->mtime.tv_nsec;
+	return ASCENDING(x->mtime.tv_sec, y->mtime.tv_sec)
+		       ?: ASCENDING(x->mtime.tv_nsec, y->mtime.tv_nsec);
 }
 
 /* "IDENTITY.ENDING", or whatever has that name: the folder may have held other things before. */
@@ -204,8 +190,8 @@ void cache_save(const struct cache_kind *kind, const struct file_id *id, const s
 	file_name(kind, id, name, sizeof(name));
 	if (file_output_open_at(&out, folder, name, name, NULL) < 0)
 		return;
-	if (write_all(out.fd, &head, sizeof(head)) &&
-	    write_all(out.fd, content->data, content->len))
+	if (io_write(out.fd, &head, sizeof(head)) == 0 &&
+	    io_write(out.fd, content->data, content->len) == 0)
 		file_output_place(&out, NULL);
 	file_output_done(&out);
 }
@@ -216,7 +202,7 @@ static uint8_t *file_read(const struct cache_kind *kind, int fd, size_t *ret_len
 	_cleanup_free_ uint8_t *data = NULL;
 	struct cache_head head;
 	struct stat st;
-	size_t len, done = 0;
+	size_t len;
 
 	if (fstat(fd, &st) < 0 || st.st_uid != geteuid() || st.st_size > MAX_FILE ||
 	    read(fd, &head, sizeof(head)) != sizeof(head) ||
@@ -225,16 +211,8 @@ static uint8_t *file_read(const struct cache_kind *kind, int fd, size_t *ret_len
 		return NULL;
 	len = head.bytes;
 	data = malloc(len + 1);
-	while (data && done < len) {
-		ssize_t n = read(fd, data + done, len - done);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return NULL;
-		done += (size_t)n;
-	}
-	if (!data || hash_bytes(0, data, len) != head.checksum)
+	if (!data || io_read(fd, data, len) != (ssize_t)len ||
+	    hash_bytes(0, data, len) != head.checksum)
 		return NULL;
 	*ret_len = len;
 	return steal(data);

@@ -23,37 +23,40 @@ static void append(char *text, const char *s)
 	text[n + len] = 0;
 }
 
-int error_set(struct error *err, int code, const char *fmt, ...)
+/* `fmt` may show the text that is replaced. `reason`: what follows the sentence, NULL: nothing. */
+__attribute__((format(printf, 4, 0))) static void
+set(struct error *err, int code, const char *reason, const char *fmt, va_list ap)
 {
-	if (!err)
-		return code;
-
 	char text[TEXT_BYTES];
-	va_list ap;
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
 
+	vsnprintf(text, sizeof(text), fmt, ap);
+	if (reason) {
+		append(text, ": ");
+		append(text, reason);
+	}
 	memcpy(err->text, text, sizeof(text));
 	err->code = code;
+}
+
+int error_set(struct error *err, int code, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	if (err)
+		set(err, code, NULL, fmt, ap);
+	va_end(ap);
 	return code;
 }
 
 int error_sys(struct error *err, int code, const char *fmt, ...)
 {
-	if (!err)
-		return code;
-
-	char text[TEXT_BYTES];
 	va_list ap;
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	append(text, ": ");
-	append(text, strerror(-code));
 
-	memcpy(err->text, text, sizeof(text));
-	err->code = code;
+	va_start(ap, fmt);
+	if (err)
+		set(err, code, strerror(-code), fmt, ap);
+	va_end(ap);
 	return code;
 }
 

@@ -269,7 +269,7 @@ static void node_text(const struct causes *c, struct buf *out, const struct tree
 		buf_str(out, "still, at the end");
 		break;
 	case NT_FURTHER:
-		buf_str(out, "for further tasks behind");
+		buf_str(out, "for further tasks");
 		break;
 	case NT_UNKNOWN:
 		buf_printf(out, "unknown: %s", words_reason(n->a));

@@ -56,7 +56,7 @@ int print_parse(const struct cli_args *args, struct print_job *job)
 	if (r)
 		return r;
 	if (form && json)
-		return cli_usage(args, "--json has a form of its own: not with --format");
+		return cli_usage(args, "--json and --format exclude each other");
 	if (printer_new(form, json, &job->printer, &err) < 0)
 		return cli_usage(args, "--format: %s", err.text);
 	return 0;

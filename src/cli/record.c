@@ -65,7 +65,7 @@ static const char *const examples[] = {
 
 /* ---- options ---- */
 
-struct job {
+struct record_job {
 	struct recording rec;
 	char *path;   /* NULL: no file */
 	bool derived; /* the path, from the program's name */
@@ -73,7 +73,7 @@ struct job {
 	struct print_job print;
 };
 
-static int parse_futures(const struct cli_args *args, struct job *job)
+static int parse_futures(const struct cli_args *args, struct record_job *job)
 {
 	const char *which = cli_option(args, "futures");
 
@@ -90,7 +90,7 @@ static int parse_futures(const struct cli_args *args, struct job *job)
 	return 0;
 }
 
-static int parse_places(const struct cli_args *args, struct job *job)
+static int parse_places(const struct cli_args *args, struct record_job *job)
 {
 	const char *depth = cli_option(args, "places");
 	bool off = depth && !strcmp(depth, "off");
@@ -104,7 +104,7 @@ static int parse_places(const struct cli_args *args, struct job *job)
 }
 
 /* pollux-NAME-PID.plx, of characters that need no quoting. Without a pid: that of pollux. */
-static char *path_number(const struct job *job, unsigned n)
+static char *path_number(const struct record_job *job, unsigned n)
 {
 	struct buf b = BUF_INIT;
 
@@ -122,7 +122,7 @@ static char *path_number(const struct job *job, unsigned n)
 }
 
 /* The first of them that nothing has: a later recording of the same process gets -2, -3, ... */
-static char *default_path(const struct job *job)
+static char *default_path(const struct record_job *job)
 {
 	for (unsigned n = 1;; n++) {
 		char *path = path_number(job, n);
@@ -133,7 +133,7 @@ static char *default_path(const struct job *job)
 	}
 }
 
-static int parse_stacks(const struct cli_args *args, struct job *job)
+static int parse_stacks(const struct cli_args *args, struct record_job *job)
 {
 	const char *hz = cli_option(args, "cpu"), *size = cli_option(args, "stack-size");
 	const char *poll = cli_option(args, "long-poll");
@@ -162,7 +162,7 @@ static int parse_stacks(const struct cli_args *args, struct job *job)
 	return 0;
 }
 
-static int parse_print(const struct cli_args *args, struct job *job)
+static int parse_print(const struct cli_args *args, struct record_job *job)
 {
 	job->prints = cli_flag(args, "print");
 	if (job->prints)
@@ -172,7 +172,7 @@ static int parse_print(const struct cli_args *args, struct job *job)
 	return 0;
 }
 
-static int parse(const struct cli_args *args, struct job *job)
+static int parse(const struct cli_args *args, struct record_job *job)
 {
 	const char *output = cli_option(args, "output");
 	/* Of two things to record one may be meant as an option's value. */
@@ -214,7 +214,7 @@ static int parse(const struct cli_args *args, struct job *job)
 	    (!strcmp(output, "-") || !strncmp(output, "/dev/", 5)))
 		return cli_usage(args, "--view shows a file, not what goes to %s", output);
 	if (cli_flag(args, "view") && !job->path && job->prints)
-		return cli_usage(args, "--view shows a file: with --print give -o FILE");
+		return cli_usage(args, "--view needs a file: with --print, name one by -o FILE");
 	return 0;
 }
 
@@ -375,7 +375,7 @@ static void say_end(struct buf *b, int status)
 	}
 }
 
-static void say(const struct job *job, const struct capture_stats *s, uint64_t began_ns,
+static void say(const struct record_job *job, const struct capture_stats *s, uint64_t began_ns,
 		uint64_t ns, uint64_t bytes)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT;
@@ -412,7 +412,7 @@ static void say(const struct job *job, const struct capture_stats *s, uint64_t b
 /* ---- all together ---- */
 
 /* The trace must not take the place of the program. */
-static int spare_programs(const struct job *job, struct error *err)
+static int spare_programs(const struct record_job *job, struct error *err)
 {
 	const struct capture_options *c = &job->rec.capture;
 	const char *program = c->argv && strchr(c->argv[0], '/') ? c->argv[0] : c->exe;
@@ -429,7 +429,7 @@ static int spare_programs(const struct job *job, struct error *err)
 }
 
 /* Into the file, into the pipe of the printing thread, or into both. */
-static int open_writer(const struct job *job, struct live *printing,
+static int open_writer(const struct record_job *job, struct live *printing,
 		       struct trace_writer **ret_writer, struct error *err)
 {
 	int fd = -1, rc;
@@ -451,7 +451,7 @@ static int open_writer(const struct job *job, struct live *printing,
 }
 
 /* The trace of what was recorded, and not of a shell before it. */
-static void name_by_program(struct job *job, const struct capture_stats *stats)
+static void name_by_program(struct record_job *job, const struct capture_stats *stats)
 {
 	const char *slash = stats->program ? strrchr(stats->program, '/') : NULL;
 	char *name = slash ? strdup(slash + 1) : NULL, *path;
@@ -468,7 +468,7 @@ static void name_by_program(struct job *job, const struct capture_stats *stats)
 	free(path);
 }
 
-static int run_job(struct job *job, struct error *err)
+static int run_job(struct record_job *job, struct error *err)
 {
 	struct live printing = {.read = print_events, .ctx = &job->print};
 	struct recorded r = {0};
@@ -496,7 +496,7 @@ static int run_job(struct job *job, struct error *err)
 }
 
 /* Shows what was recorded, whatever the program's own exit code is. */
-static int view_job(const struct job *job, int code, struct error *err)
+static int view_job(const struct record_job *job, int code, struct error *err)
 {
 	struct view_options opt = {.path = job->path, .open = true};
 
@@ -507,7 +507,7 @@ static int view_job(const struct job *job, int code, struct error *err)
 
 static int run(const struct cli_args *args, struct error *err)
 {
-	struct job job = {.path = NULL};
+	struct record_job job = {.path = NULL};
 	int code = parse(args, &job);
 
 	if (!code) {

@@ -132,7 +132,7 @@ int recording_parse(const struct cli_args *args, struct recording *rec)
 	if (rec->capture.argv && !*rec->capture.argv[0])
 		return cli_usage(args, "the command after -- is an empty word ('')");
 	if (!!rec->capture.argv + !!rec->capture.n_pids + !!rec->capture.exe > 1)
-		return cli_usage(args, "only one of -p, --exe and a command");
+		return cli_usage(args, "-p, --exe and a command exclude each other");
 	if (!rec->capture.argv && !rec->capture.n_pids && !rec->capture.exe)
 		return cli_usage(
 			args,

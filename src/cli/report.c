@@ -157,8 +157,7 @@ static int run(const struct cli_args *args, struct error *err)
 	if (!machines && cli_option(args, "no-progress"))
 		return cli_usage(args, "--no-progress needs --machines");
 	if (html && (machines || json))
-		return cli_usage(args,
-				 "--html is a form of its own: without --json and --machines");
+		return cli_usage(args, "--html excludes --json and --machines");
 
 	_cleanup_free_ char *input = NULL;
 	struct trace_reader *reader = NULL;

@@ -162,7 +162,7 @@ static int check_words(const struct task_selection *select, const struct graph *
 	return 0;
 }
 
-struct job {
+struct tree_job {
 	struct render_options render;
 	bool json;
 	bool chosen; /* --at was given */
@@ -175,7 +175,7 @@ struct job {
 
 /* One moment of a trace, and what changed since another one, or NULL. `titled`: there are several
  * processes. */
-static void show(struct job *job, const struct graph *graph, const struct comparison *since,
+static void show(struct tree_job *job, const struct graph *graph, const struct comparison *since,
 		 const struct trace_process *process, bool titled)
 {
 	if (job->json) {
@@ -204,7 +204,8 @@ static void show(struct job *job, const struct graph *graph, const struct compar
 
 /* Of several processes those that have a task that was chosen are shown: 1 or 0. A process alone has
  * to have one for each word. */
-static int check_chosen(struct job *job, const struct graph *g, bool several, struct error *err)
+static int check_chosen(struct tree_job *job, const struct graph *g, bool several,
+			struct error *err)
 {
 	const struct task_selection *select = &job->render.select;
 	_cleanup_free_ struct thread_use *uses = moment_thread_uses(g->moment);
@@ -224,16 +225,18 @@ static int check_chosen(struct job *job, const struct graph *g, bool several, st
 
 /* How long each task of the end has been in its state, by the events before. One that had none has
  * been so since the start's moment, which may be long before the first event. */
-static int times_of(struct job *job, const struct trace_reader *r, const struct trace_moment *start,
-		    const struct trace_moment *m, uint64_t **ret_for_ns, struct error *err)
+static int times_of(struct tree_job *job, const struct trace_reader *r,
+		    const struct trace_moment *start, const struct trace_moment *m,
+		    uint64_t **ret_for_ns, struct error *err)
 {
 	struct tl_moments names = {0};
 	uint64_t *for_ns;
 
 	if (m->when != MOMENT_END)
 		return error_set(err, -ENOENT,
-				 "--longer-than needs the moment of the recording's end: of its "
-				 "start it is not known how long tasks had waited");
+				 "--longer-than needs the moment at the recording's end (--at "
+				 "end): at its start pollux does not know yet how long tasks "
+				 "have waited");
 	for_ns = calloc(m->n_tasks + 1, sizeof(*for_ns));
 	if (!for_ns)
 		return error_set(err, -ENOMEM, "out of memory");
@@ -255,8 +258,8 @@ static int times_of(struct job *job, const struct trace_reader *r, const struct 
 }
 
 /* The moment of a process that was asked for, else the one that there is. */
-static int show_process(struct job *job, struct trace_reader *r, uint32_t process, bool several,
-			struct error *err)
+static int show_process(struct tree_job *job, struct trace_reader *r, uint32_t process,
+			bool several, struct error *err)
 {
 	struct trace_moment m[MOMENT_N] = {0};
 	bool there[MOMENT_N] = {0};
@@ -296,7 +299,7 @@ static int show_process(struct job *job, struct trace_reader *r, uint32_t proces
 	return rc < 0 ? rc : shown;
 }
 
-static int run_trace(struct job *job, const char *path, struct error *err)
+static int run_trace(struct tree_job *job, const char *path, struct error *err)
 {
 	struct trace_reader *r = NULL;
 	const char *why;
@@ -379,7 +382,7 @@ static int times_since(const struct look *before, const struct look *now, uint64
 	return for_ns ? 0 : error_set(err, -ENOMEM, "out of memory");
 }
 
-static int show_look(struct job *job, const struct look *l, struct error *err)
+static int show_look(struct tree_job *job, const struct look *l, struct error *err)
 {
 	struct graph graph = {0};
 	int rc = graph_make(&l->moment, &graph, err);
@@ -394,8 +397,8 @@ static int show_look(struct job *job, const struct look *l, struct error *err)
 	return rc < 0 ? rc : 0;
 }
 
-static int run_process(struct job *job, const struct cli_args *args, const char *what, pid_t pid,
-		       const struct inspect_options *opt, struct error *err)
+static int run_process(struct tree_job *job, const struct cli_args *args, const char *what,
+		       pid_t pid, const struct inspect_options *opt, struct error *err)
 {
 	uint64_t longer_ns = job->render.select.longer_than_ns;
 	_cleanup_free_ uint64_t *for_ns = NULL;
@@ -426,7 +429,7 @@ static int run_process(struct job *job, const struct cli_args *args, const char 
 	return r;
 }
 
-static int parse(const struct cli_args *args, struct job *job, struct inspect_options *opt)
+static int parse(const struct cli_args *args, struct tree_job *job, struct inspect_options *opt)
 {
 	const char *depth = cli_option(args, "depth"), *at = cli_option(args, "at");
 	const char *longer = cli_option(args, "longer-than"), *sort = cli_option(args, "sort");
@@ -490,7 +493,7 @@ static int parse(const struct cli_args *args, struct job *job, struct inspect_op
 
 static int run(const struct cli_args *args, struct error *err)
 {
-	struct job job = {.out = BUF_INIT};
+	struct tree_job job = {.out = BUF_INIT};
 	struct inspect_options opt;
 	bool is_core, is_trace;
 	const char *what = cli_operand(args, 0);

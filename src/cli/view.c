@@ -53,8 +53,8 @@ static int run(const struct cli_args *args, struct error *err)
 	    strcmp(opt.in, "speedscope") != 0)
 		return cli_usage(args, "--in is perfetto, firefox or speedscope, not '%s'", opt.in);
 	if (opt.in && opt.follow)
-		return cli_usage(args,
-				 "--follow is for the own page: other viewers read a trace once");
+		return cli_usage(args, "--follow works with pollux's own page only: other viewers "
+				       "read a trace once");
 	int r = parse_port(args, &opt.port);
 	if (r == 0 && opt.in && !strcmp(opt.in, "perfetto") && opt.port && opt.port != 9001)
 		return cli_usage(args, "Perfetto loads a trace from port 9001 only, not from %u",

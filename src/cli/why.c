@@ -38,7 +38,7 @@ struct answer {
 	struct causes *causes;
 };
 
-struct job {
+struct why_job {
 	const struct cli_args *args;
 	struct recording rec;
 	const char *path; /* of the file that is kept; NULL: none */
@@ -170,7 +170,7 @@ static int temporary_file(struct error *err)
 }
 
 /* *ret_fd: where to read it again, -1: at the path. */
-static int open_trace(const struct job *job, struct trace_writer **ret_w, int *ret_fd,
+static int open_trace(const struct why_job *job, struct trace_writer **ret_w, int *ret_fd,
 		      struct error *err)
 {
 	int copy;
@@ -186,8 +186,8 @@ static int open_trace(const struct job *job, struct trace_writer **ret_w, int *r
 	return copy < 0 ? error_sys(err, -errno, "cannot record") : -EIO;
 }
 
-/* Records for so long, and judges. The answer is empty, and 0, if there was nothing, which is said. */
-static int look(struct job *job, uint64_t ns, struct answer *ret, struct error *err)
+/* Records for this time, and judges. The answer is empty, and 0, if there was nothing, which is said. */
+static int look(struct why_job *job, uint64_t ns, struct answer *ret, struct error *err)
 {
 	struct trace_reader *reader = NULL;
 	struct recorded recorded = {0};
@@ -234,7 +234,7 @@ static void say_end(const struct answer *a)
 }
 
 /* What a first look says is worth more than nothing: where the second one fails, it is shown. */
-static int look_twice(struct job *job, uint64_t ns, struct error *err)
+static int look_twice(struct why_job *job, uint64_t ns, struct error *err)
 {
 	struct answer second = {0};
 
@@ -253,7 +253,7 @@ static int look_twice(struct job *job, uint64_t ns, struct error *err)
 	return 0;
 }
 
-static int of_program(struct job *job, struct error *err)
+static int of_program(struct why_job *job, struct error *err)
 {
 	struct recording *rec = &job->rec;
 	int rc = look_twice(job, rec->duration_ns ? rec->duration_ns : DURATION_NS, err);
@@ -276,7 +276,7 @@ static int of_program(struct job *job, struct error *err)
 
 /* ---- all together ---- */
 
-static int parse(const struct cli_args *args, struct job *job)
+static int parse(const struct cli_args *args, struct why_job *job)
 {
 	struct capture_options *c = &job->rec.capture;
 	struct stat st;
@@ -331,7 +331,7 @@ static int check_causes(const struct cli_args *args)
 
 static int run(const struct cli_args *args, struct error *err)
 {
-	struct job job = {.args = args};
+	struct why_job job = {.args = args};
 	const char *word = cli_operand(args, 0), *option = recording_option(args);
 	int code = check_causes(args);
 
@@ -344,7 +344,7 @@ static int run(const struct cli_args *args, struct error *err)
 			return cli_usage(args, "--%s goes with a process, not with a trace",
 					 option);
 		if (cli_n_operands(args) > 1)
-			return cli_usage(args, "one trace at a time: '%s' is one too many",
+			return cli_usage(args, "only one trace can be read: what is '%s' for?",
 					 cli_operand(args, 1));
 		return of_file(args, word, err);
 	}

@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/io.h"
 #include "base/vec.h"
 
 #include <errno.h>
@@ -64,15 +65,7 @@ static int write_block(struct spill *s)
 		f->fd = fd;
 	}
 	memcpy(s->block, &(struct block_head){.below = s->below}, sizeof(struct block_head));
-	for (size_t done = 0; done < BLOCK_BYTES;) {
-		ssize_t n = pwrite(f->fd, s->block + done, BLOCK_BYTES - done,
-				   (off_t)(f->bytes + done));
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n < 0 ? -errno : -EIO;
-		done += (size_t)n;
-	}
+	TRY(io_write_at(f->fd, s->block, BLOCK_BYTES, f->bytes));
 	s->below = f->bytes + 1;
 	f->bytes += BLOCK_BYTES;
 	s->n = 0;
@@ -81,15 +74,9 @@ static int write_block(struct spill *s)
 
 static int read_at(const struct spill *s, uint64_t place, char *to, size_t len)
 {
-	for (size_t done = 0; done < len;) {
-		ssize_t n = pread(s->file->fd, to + done, len - done, (off_t)(place + done));
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n < 0 ? -errno : -EIO;
-		done += (size_t)n;
-	}
-	return 0;
+	ssize_t n = io_read_at(s->file->fd, to, len, place);
+
+	return n < 0 ? (int)n : (size_t)n < len ? -EIO : 0;
 }
 
 static int read_block(struct spill *s)

@@ -646,7 +646,7 @@ static int read_data(struct input *in, struct sink *sink, struct error *err)
 	if (r == 0)
 		tell(&d);
 	if (r == 0 && !d.n_known)
-		r = error_set(err, -EBADMSG, "%s: no sample of it has a meaning here", in->path);
+		r = error_set(err, -EBADMSG, "%s: pollux can use none of its samples", in->path);
 	if (r < 0 && !err->code)
 		error_sys(err, r, "cannot read %s", in->path);
 	while (order_next(&d.order, UINT64_MAX, &w))

@@ -11,6 +11,7 @@
  * Which closures are bodies of async fns and blocks is asked of the program's debug information, if
  * the program is still there and the same. Source: uftrace's doc/uftrace-design and utils/.
  */
+#include "base/compare.h"
 #include "base/search.h"
 #include "base/error.h"
 #include "base/units.h"
@@ -99,7 +100,7 @@ static int read_info(struct folder *d)
 	if (h)
 		memcpy(&features, h + 16, 8);
 	if (!h || memcmp(h, MAGIC, sizeof(MAGIC)) != 0) {
-		r = error_set(d->err, -EBADMSG, "%s/info is none of uftrace", d->in->path);
+		r = error_set(d->err, -EBADMSG, "%s/info was not written by uftrace", d->in->path);
 	} else if (h[14] != 1 || h[15] != 2) {
 		r = error_set(d->err, -ENOTSUP,
 			      "%s was recorded on a machine of another byte order or with 32 bits",
@@ -189,7 +190,7 @@ static const char *base_name(const char *path)
 static int compare_symbols(const void *a, const void *b)
 {
 	const struct symbol *x = a, *y = b;
-	return x->addr < y->addr ? -1 : x->addr > y->addr;
+	return ASCENDING(x->addr, y->addr);
 }
 
 /* "00000000000372d1 T main": address, type, name. */
@@ -516,7 +517,7 @@ static int read_folder(struct input *in, struct sink *sink, struct error *err)
 		r = uftrace_switches_read(sink, in, err);
 	calls_stats(d.calls, &stats);
 	if (r >= 0 && !stats.n_calls)
-		r = error_set(err, -EBADMSG, "%s: no call in it is understood", in->path);
+		r = error_set(err, -EBADMSG, "%s: pollux can use none of its calls", in->path);
 	if (r >= 0)
 		r = calls_finish(d.calls);
 	if (r < 0 && !err->code)

@@ -233,7 +233,9 @@ static int plan_mappings(struct injector *in, const struct hooks *h, struct layo
 			break;
 		log_debug(LOG_ATTACH, "the room at %#lx was taken meanwhile",
 			  (unsigned long)l->code);
-		rc = error_set(&why, -EAGAIN, "process %d maps memory all the time: try again",
+		rc = error_set(&why, -EAGAIN,
+			       "process %d maps memory faster than pollux can find a free "
+			       "address: try again",
 			       in->process->pid);
 		if (tries == MAX_TRIES)
 			break;
@@ -937,8 +939,8 @@ static int undo_across(struct stale_agent *l, struct process *p,
 		l->kept = l->kept || rc != 0;
 	}
 	return rc < 0 && err && !err->code
-		       ? error_sys(err, rc, "cannot take over from an earlier pollux in process %d",
-				   p->pid)
+		       ? error_sys(err, rc,
+				   "cannot reuse what an earlier pollux left in process %d", p->pid)
 		       : rc;
 }
 

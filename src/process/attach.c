@@ -31,6 +31,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/compare.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -291,7 +292,7 @@ static int look(struct attach *a, struct error *err)
 
 static int too_early(struct error *err)
 {
-	return error_set(err, -EAGAIN, "the loader has not set the program up yet");
+	return error_set(err, -EAGAIN, "the loader has not finished setting up the program");
 }
 
 /* Through which unwinder the panics of each object go. */
@@ -1144,7 +1145,7 @@ static int by_own_tid(const void *a, const void *b)
 {
 	const struct attach_thread *x = a, *y = b;
 
-	return (x->own_tid > y->own_tid) - (x->own_tid < y->own_tid);
+	return ASCENDING(x->own_tid, y->own_tid);
 }
 
 int attach_threads(const struct attach *a, struct attach_thread **ret_threads, size_t *ret_n)

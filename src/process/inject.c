@@ -36,6 +36,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/compare.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -244,8 +245,7 @@ static int by_score(const void *a, const void *b)
 {
 	const struct thread_candidate *x = a, *y = b;
 
-	return x->score != y->score ? (x->score > y->score) - (x->score < y->score)
-				    : (x->tid > y->tid) - (x->tid < y->tid);
+	return ASCENDING(x->score, y->score) ?: ASCENDING(x->tid, y->tid);
 }
 
 static size_t candidates(const struct injector *in, struct thread_candidate out[MAX_LOOKED_AT])
@@ -550,7 +550,7 @@ static int lost(const struct injector *in, int rc, struct error *err)
 
 	if (rc == -ESRCH && process_alive(p))
 		return error_set(err, -EAGAIN,
-				 "a thread of process %d ended on its remote call: try again",
+				 "a thread of process %d ended during a remote call: try again",
 				 p->pid);
 	if (rc == -ESRCH)
 		return error_set(err, rc, "process %d has ended", p->pid);
@@ -558,7 +558,7 @@ static int lost(const struct injector *in, int rc, struct error *err)
 		return held_error(p, err);
 	if (rc == -ETIMEDOUT)
 		return error_set(err, rc,
-				 "a thread of process %d got no turn on a CPU: try again "
+				 "a thread of process %d got no CPU: try again "
 				 "when the machine is less busy",
 				 p->pid);
 	return error_sys(err, rc, "cannot trace thread %d of process %d", in->last_tid, p->pid);
@@ -591,7 +591,7 @@ static int send_off(struct injector *in, struct code_cave *cave, const struct re
 	}
 	if (rc < 0) {
 		p->stopped_tid = 0;
-		return error_sys(err, rc, "cannot send thread %d of process %d on a remote call",
+		return error_sys(err, rc, "cannot make a remote call on thread %d of process %d",
 				 t->tid, p->pid);
 	}
 	in->last_tid = t->tid;
@@ -698,9 +698,10 @@ static int come_back(struct injector *in, struct error *err)
 			return error_sys(err, -errno, "cannot resume process %d", tid);
 		rc = thread_wait(tid, ERRAND_TIMEOUT, &status);
 		if (rc < 0)
-			return error_sys(err, rc, "process %d does not come back", tid);
+			return error_sys(err, rc, "process %d did not return from a remote call",
+					 tid);
 		if (!WIFSTOPPED(status))
-			return error_set(err, -ESRCH, "process %d ended while it was prepared",
+			return error_set(err, -ESRCH, "process %d ended while pollux prepared it",
 					 tid);
 		signal = WSTOPSIG(status);
 		if (status >> 16) {
@@ -801,7 +802,7 @@ static int run(struct injector *in, struct code_cave *cave, const struct remote_
 	TRY(with_mask(cave, e, calls, &masked));
 	e = &masked;
 	if (cave->dirty)
-		return error_set(err, -EBUSY, "a thread of process %d is still on its way",
+		return error_set(err, -EBUSY, "a thread of process %d is still in a remote call",
 				 in->process->pid);
 	/* A word far from every result of a system call: no address, no small number. */
 	waiting |= 0x5a5aull << 48;

@@ -339,7 +339,7 @@ static int lift(void *arg)
 					sizeof(r->parked->original));
 
 	if (rc < 0)
-		return error_sys(r->err, rc, "cannot let process %d go", r->process->pid);
+		return error_sys(r->err, rc, "cannot stop tracing process %d", r->process->pid);
 	r->process->stopped_tid = 0;
 	return 0;
 }

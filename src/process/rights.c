@@ -198,7 +198,7 @@ int rights_explain(pid_t pid, int code, struct error *err)
 	}
 	if (scope == 3)
 		return error_set(err, code,
-				 "ptrace is forbidden for everybody until the next boot (yama "
+				 "ptrace is forbidden for all users until the next boot (yama "
 				 "ptrace_scope=3): process %d can't be traced",
 				 pid);
 	if (!cap && scope == 2)
@@ -221,13 +221,13 @@ int rights_explain(pid_t pid, int code, struct error *err)
 	if (!cap)
 		return error_set(
 			err, code,
-			"process %d may not be looked into: it has more rights than you, or made "
+			"you may not read process %d: it has more rights than you, or made "
 			"itself undumpable (setuid, file capabilities, prctl PR_SET_DUMPABLE): run "
 			"pollux as root, with CAP_SYS_PTRACE (containers have it only on demand)",
 			pid);
 	return error_set(
 		err, code,
-		"the kernel forbids to trace process %d although CAP_SYS_PTRACE is there: a "
+		"the kernel forbids tracing process %d although pollux has CAP_SYS_PTRACE: a "
 		"security module (SELinux, AppArmor), kernel lockdown or a seccomp filter around "
 		"pollux forbids it",
 		pid);

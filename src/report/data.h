@@ -228,8 +228,6 @@ int handlers_request(struct report *rep, const struct tl_future *future);
 void handlers_sort(struct report *rep);
 void handlers_text(const struct report *rep, struct buf *out);
 void handlers_json(const struct report *rep, const struct family *f, struct json *j);
-/* "axum connection › order": whose work something is. Short, for a text. */
-void report_owner(const struct report *rep, struct buf *out, uint32_t kind, uint32_t handler);
 /* Whose a sample or a call inside a poll is: TRACE_KIND_NONE, also where handlers are not asked for. */
 uint32_t report_handler(const struct report *rep, const struct tl_round *round);
 const char *report_short(const struct report *rep, uint32_t kind);

@@ -4,6 +4,7 @@
  * one handler, parts[0] what belongs to none: the connection's own, such as waiting for the next
  * request. Each event counts in the family and in one part, so they add up exactly.
  */
+#include "base/compare.h"
 #include "report/data.h"
 #include "report/text_util.h"
 
@@ -122,7 +123,7 @@ static int compare_parts(const void *a, const void *b, void *arg)
 	} else if (p != q) {
 		return p < q ? 1 : -1;
 	}
-	return (x->handler > y->handler) - (x->handler < y->handler);
+	return ASCENDING(x->handler, y->handler);
 }
 
 void handlers_sort(struct report *rep)
@@ -138,25 +139,9 @@ void handlers_sort(struct report *rep)
 	}
 }
 
-const char *report_short(const struct report *rep, uint32_t kind)
-{
-	bool known = rep->shorts && kind < rep->labels.n && rep->shorts[kind];
-
-	return known ? rep->shorts[kind] : report_label(rep, kind);
-}
-
 uint32_t report_handler(const struct report *rep, const struct tl_round *round)
 {
 	return round->serial && rep->opt.by != RY_TASK ? round->kind : TRACE_KIND_NONE;
-}
-
-void report_owner(const struct report *rep, struct buf *out, uint32_t kind, uint32_t handler)
-{
-	text_safe(out, report_family(rep, kind));
-	if (handler == TRACE_KIND_NONE)
-		return;
-	buf_str(out, " › ");
-	text_safe(out, report_short(rep, handler));
 }
 
 /* ---- requests, for people ---- */
@@ -166,11 +151,8 @@ static int slower(const void *a, const void *b)
 	const struct family *x = *(struct family *const *)a, *y = *(struct family *const *)b;
 	uint64_t p = hist_quantile(&x->latency, 0.99), q = hist_quantile(&y->latency, 0.99);
 
-	if (p != q)
-		return p < q ? 1 : -1;
-	if (x->n_requests != y->n_requests)
-		return x->n_requests < y->n_requests ? 1 : -1;
-	return x->handler < y->handler ? -1 : x->handler > y->handler;
+	return DESCENDING(p, q) ?: DESCENDING(x->n_requests, y->n_requests) ?:
+	       ASCENDING(x->handler, y->handler);
 }
 
 static void say_where(const struct report *rep, struct buf *out, const struct family *part)

@@ -38,19 +38,7 @@ static void write_processes(const struct report *rep, struct json *j)
 		json_string(j, "cmdline", p->cmdline);
 		json_u64(j, "start_realtime_ns", p->start_realtime_ns);
 		json_u64(j, "clock_step_ps", p->clock_step_ps);
-		json_array(j, "runtimes");
-		for (uint32_t k = 0; k < trace_reader_n_runtimes(rep->reader); k++) {
-			const struct trace_runtime *rt = trace_reader_runtime(rep->reader, k);
-			if (!rt || rt->process != i)
-				continue;
-			json_object(j, NULL);
-			json_string(j, "name", rt->name);
-			json_string(j, "version", rt->version);
-			json_string(j, "object", rt->object);
-			json_string(j, "verified", rt->verified);
-			json_end_object(j);
-		}
-		json_end_array(j);
+		report_runtimes_json(rep->reader, i, j);
 		json_end_object(j);
 	}
 	json_end_array(j);

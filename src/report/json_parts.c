@@ -4,6 +4,24 @@
 
 #include "base/json.h"
 
+void report_runtimes_json(const struct trace_reader *r, uint32_t process, struct json *j)
+{
+	json_array(j, "runtimes");
+	for (uint32_t i = 0; i < trace_reader_n_runtimes(r); i++) {
+		const struct trace_runtime *rt = trace_reader_runtime(r, i);
+
+		if (!rt || rt->process != process)
+			continue;
+		json_object(j, NULL);
+		json_string(j, "name", rt->name);
+		json_string(j, "version", rt->version);
+		json_string(j, "object", rt->object);
+		json_string(j, "verified", rt->verified);
+		json_end_object(j);
+	}
+	json_end_array(j);
+}
+
 void report_calls_json(struct json *j, const char *key, const struct call_list *calls)
 {
 	json_array(j, key);

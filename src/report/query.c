@@ -2,6 +2,7 @@
 /* What the sections of a report ask of it: names, places, sums, what was seen. */
 #include "report/samples.h"
 
+#include "base/compare.h"
 #include "base/vec.h"
 
 #include <errno.h>
@@ -29,13 +30,20 @@ int call_add(struct call_list *list, const struct call_sum *more)
 static int longer_call(const void *a, const void *b)
 {
 	const struct call_sum *x = a, *y = b;
-	return x->ns != y->ns ? (x->ns < y->ns ? 1 : -1) : x->call - y->call;
+	return DESCENDING(x->ns, y->ns) ?: x->call - y->call;
 }
 
 void calls_sort(struct call_list *list)
 {
 	if (list->n)
 		qsort(list->items, list->n, sizeof(*list->items), longer_call);
+}
+
+const char *report_short(const struct report *rep, uint32_t kind)
+{
+	bool known = rep->shorts && kind < rep->labels.n && rep->shorts[kind];
+
+	return known ? rep->shorts[kind] : report_label(rep, kind);
 }
 
 const char *report_label(const struct report *rep, uint32_t kind)

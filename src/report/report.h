@@ -43,6 +43,11 @@ struct report_options {
 int report_make(struct trace_reader *r, const struct report_options *opt,
 		struct report **ret_report, struct error *err);
 void report_free(struct report *rep);
+/* Parts of the JSON that the answers of `pollux view` have, too: a call stack, the innermost frame first,
+ * up to `most` of them; the runtimes of a process. */
+void report_stack_json(const struct trace_reader *r, struct json *j, const char *key,
+		       uint64_t stack, unsigned most);
+void report_runtimes_json(const struct trace_reader *r, uint32_t process, struct json *j);
 /* What the timeline counted. */
 void report_totals(const struct report *rep, struct timeline_totals *ret);
 /* "poll", "max", "delay", ... into the enum; -EINVAL. */

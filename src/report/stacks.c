@@ -120,7 +120,8 @@ void report_stack_text(const struct trace_reader *r, struct buf *out, uint64_t s
 void report_stack_json(const struct trace_reader *r, struct json *j, const char *key,
 		       uint64_t stack, unsigned most)
 {
-	const struct trace_stack *s = stack ? trace_reader_stack(r, (uint32_t)(stack - 1)) : NULL;
+	const struct trace_stack *s =
+		stack && stack <= UINT32_MAX ? trace_reader_stack(r, (uint32_t)(stack - 1)) : NULL;
 	json_array(j, key);
 	for (unsigned n = 0; s && n < most; n++) {
 		const struct trace_frame *f = trace_reader_frame(r, s->frame);

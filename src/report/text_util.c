@@ -101,6 +101,15 @@ void report_calls(struct buf *out, const struct call_list *calls, size_t most)
 		buf_str(out, ", …");
 }
 
+void report_owner(const struct report *rep, struct buf *out, uint32_t kind, uint32_t handler)
+{
+	text_safe(out, report_family(rep, kind));
+	if (handler == TRACE_KIND_NONE)
+		return;
+	buf_str(out, " › ");
+	text_safe(out, report_short(rep, handler));
+}
+
 void cell_owner(const struct report *rep, struct table *t, uint32_t kind, uint32_t handler)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT;

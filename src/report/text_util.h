@@ -18,7 +18,8 @@ void cell_time_if(struct table *t, bool known, uint64_t ns);
 void cell_count(struct table *t, uint64_t n);
 /* Any text, made safe. */
 void cell_safe(struct table *t, const char *text);
-/* report_owner() */
+/* "axum connection › order": whose work something is. Short, for a text. */
+void report_owner(const struct report *rep, struct buf *out, uint32_t kind, uint32_t handler);
 void cell_owner(const struct report *rep, struct table *t, uint32_t kind, uint32_t handler);
 void cell_place(struct table *t, const struct trace_place *p);
 /* "12.5 %", "-" of nothing. */
@@ -39,8 +40,6 @@ void report_in(const struct report *rep, struct buf *out, uint64_t stack, const 
  * + 1; width 0: no limit. */
 void report_stack_text(const struct trace_reader *r, struct buf *out, uint64_t stack, unsigned most,
 		       unsigned indent, unsigned width);
-void report_stack_json(const struct trace_reader *r, struct json *j, const char *key,
-		       uint64_t stack, unsigned most);
 
 /* NULL if not known. `stack` is its index + 1. */
 const struct trace_stack *report_stack(const struct report *rep, uint64_t stack);

@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/cursor.h"
+#include "base/io.h"
 #include "base/search.h"
 #include "trace/format.h"
 
@@ -22,35 +23,14 @@ struct cut {
 
 static int read_at(const struct cut *c, uint64_t offset, void *ret, size_t bytes)
 {
-	char *to = ret;
+	ssize_t n = io_read_at(c->from, ret, bytes, offset);
 
-	while (bytes) {
-		ssize_t n = pread(c->from, to, bytes, (off_t)offset);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n < 0 ? -errno : -ENODATA;
-		to += n;
-		offset += (size_t)n;
-		bytes -= (size_t)n;
-	}
-	return 0;
+	return n < 0 ? (int)n : (size_t)n < bytes ? -ENODATA : 0;
 }
 
 static int put(const struct cut *c, const void *data, size_t bytes)
 {
-	const char *from = data;
-
-	while (bytes) {
-		ssize_t n = write(c->to, from, bytes);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n < 0 ? -errno : -EIO;
-		from += n;
-		bytes -= (size_t)n;
-	}
-	return 0;
+	return io_write(c->to, data, bytes);
 }
 
 static uint64_t events_of(const uint8_t *payload, uint32_t size)

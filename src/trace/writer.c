@@ -13,6 +13,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/io.h"
 #include "base/vec.h"
 #include "trace/codec.h"
 #include "trace/format.h"
@@ -66,19 +67,9 @@ static int fail(struct trace_writer *w, int code, const char *what)
 /* Whoever reads along may stop doing so at any time: that ends nothing but the copy. */
 static void tee_write(struct trace_writer *w, const void *data, size_t len)
 {
-	const uint8_t *at = data;
-
-	while (w->tee >= 0 && len) {
-		ssize_t n = write(w->tee, at, len);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0) {
-			close(w->tee);
-			w->tee = -1;
-			return;
-		}
-		at += n;
-		len -= (size_t)n;
+	if (w->tee >= 0 && io_write(w->tee, data, len) < 0) {
+		close(w->tee);
+		w->tee = -1;
 	}
 }
 
@@ -96,24 +87,16 @@ static int place(struct trace_writer *w)
 
 static int write_all(struct trace_writer *w, const void *data, size_t len)
 {
-	const uint8_t *at = data;
-	size_t left = len;
+	int code;
 
 	if (w->code)
 		return w->code;
-	while (left) {
-		ssize_t n = write(w->file.fd, at, left);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0) {
-			int code = n < 0 ? -errno : -EIO;
-			/* Best effort: a reader copes with a part of a chunk too. */
-			if (w->file.regular && ftruncate(w->file.fd, (off_t)w->bytes) == 0)
-				lseek(w->file.fd, (off_t)w->bytes, SEEK_SET);
-			return fail(w, code, "cannot write the trace");
-		}
-		at += n;
-		left -= (size_t)n;
+	code = io_write(w->file.fd, data, len);
+	if (code < 0) {
+		/* Best effort: a reader copes with a part of a chunk too. */
+		if (w->file.regular && ftruncate(w->file.fd, (off_t)w->bytes) == 0)
+			lseek(w->file.fd, (off_t)w->bytes, SEEK_SET);
+		return fail(w, code, "cannot write the trace");
 	}
 	w->bytes += len;
 	tee_write(w, data, len);
@@ -225,8 +208,8 @@ int trace_writer_open(const char *path, struct trace_writer **ret_writer, struct
 	int code = file_output_open(&w->file, path, &traces, err);
 	if (code == 0 && !w->file.regular && isatty(w->file.fd))
 		code = error_set(err, -EINVAL,
-				 "a trace is no text for a terminal: redirect the output or name a "
-				 "file");
+				 "a trace is binary, not for a terminal: redirect the output or "
+				 "name a file");
 	if (code == 0)
 		return writer_begin(w, path, ret_writer, err);
 	writer_free(w);

@@ -45,11 +45,6 @@ struct view_answer {
 /* NULL: there is none of that path. */
 const struct view_answer *view_find_answer(const char *path);
 
-/* The trace's file with a position of its own: a descriptor or negative errno. */
-int view_open_again(const struct view_source *v, struct error *err);
-/* A reader of its own on the trace. */
-int view_reader(const struct view_source *v, struct trace_reader **ret, struct error *err);
-
 /* Begins what a stream writes: "STATUS TYPE NAME\n", the name of a file that the browser saves, or NULL. */
 void view_begin(int fd, int status, const char *type, const char *name);
 

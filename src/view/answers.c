@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The table of answers, and what they share. */
+/* The table of answers. */
 #include "view/answer.h"
 
-#include "base/file.h"
-
-#include <stdio.h>
 #include <string.h>
 
 static const struct view_answer answers[] = {
@@ -28,30 +25,4 @@ const struct view_answer *view_find_answer(const char *path)
 		if (!strcmp(answers[i].path, path))
 			return &answers[i];
 	return NULL;
-}
-
-int view_open_again(const struct view_source *v, struct error *err)
-{
-	char name[32];
-
-	/* Opened again, with a position of its own; also if the path is another file's by now. */
-	snprintf(name, sizeof(name), "/proc/self/fd/%d", v->trace);
-	return file_open(name, FILE_EMPTY, err);
-}
-
-int view_reader(const struct view_source *v, struct trace_reader **ret, struct error *err)
-{
-	int fd = view_open_again(v, err);
-
-	if (fd < 0)
-		return fd;
-	struct trace_reader *reader;
-	TRY(trace_reader_open_fd(fd, &reader, err));
-	int code = v->index ? index_use_kinds(v->index, reader, err) : 0;
-	if (code < 0) {
-		trace_reader_free(reader);
-		return code;
-	}
-	*ret = reader;
-	return 0;
 }

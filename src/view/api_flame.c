@@ -4,6 +4,7 @@
  * cells; and what they run, by stack, from its samples.
  */
 #include "base/cleanup.h"
+#include "base/compare.h"
 #include "base/hash.h"
 #include "base/map.h"
 #include "base/vec.h"
@@ -17,7 +18,7 @@
 
 #define MAX_NODES 100000u
 
-struct node {
+struct flame_node {
 	uint64_t value;
 	uint32_t parent, next,
 		first;	/* next of its siblings, its first child; 0: none, the root is 0 */
@@ -27,23 +28,23 @@ struct node {
 	char *name;
 };
 
-struct flame {
+struct flame_answer {
 	const struct view_source *v;
 	struct kind_labels labels;
-	struct node *nodes;
+	struct flame_node *nodes;
 	uint32_t n, cap;
 	struct map children; /* (parent, key) to index */
 	struct view_window window;
 	uint32_t lane; /* UINT32_MAX: all families */
 };
 
-static struct node *node_at(struct flame *f, uint32_t i)
+static struct flame_node *node_at(struct flame_answer *f, uint32_t i)
 {
 	return &f->nodes[i];
 }
 
 /* The child of this key, which `name` (taken) names if it is new. -E2BIG, -ENOMEM; else its index. */
-static int64_t child(struct flame *f, uint32_t parent, uint64_t key, char *name)
+static int64_t child(struct flame_answer *f, uint32_t parent, uint64_t key, char *name)
 {
 	_cleanup_free_ char *taken = name;
 	uintptr_t known = (uintptr_t)map_get(&f->children, parent, key);
@@ -54,7 +55,7 @@ static int64_t child(struct flame *f, uint32_t parent, uint64_t key, char *name)
 		return -ENOMEM;
 	if (f->n == MAX_NODES)
 		return -E2BIG;
-	f->nodes[f->n] = (struct node){
+	f->nodes[f->n] = (struct flame_node){
 		.parent = parent, .next = f->nodes[parent].first, .lane = UINT32_MAX, .key = key};
 	if (map_put(&f->children, parent, key, (void *)(uintptr_t)f->n) < 0)
 		return -ENOMEM;
@@ -64,7 +65,7 @@ static int64_t child(struct flame *f, uint32_t parent, uint64_t key, char *name)
 }
 
 /* Adds a value to a node and to those around it. */
-static void add_value(struct flame *f, uint32_t i, uint64_t value)
+static void add_value(struct flame_answer *f, uint32_t i, uint64_t value)
 {
 	for (;; i = node_at(f, i)->parent) {
 		node_at(f, i)->value += value;
@@ -73,7 +74,7 @@ static void add_value(struct flame *f, uint32_t i, uint64_t value)
 	}
 }
 
-static int64_t family_node(struct flame *f, uint32_t lane)
+static int64_t family_node(struct flame_answer *f, uint32_t lane)
 {
 	const struct index_lane *l = index_lane(f->v->index, lane);
 	char *name = l && trace_reader_kind(f->v->tables, l->number)
@@ -97,7 +98,7 @@ static char *place_name(const struct trace_place *p)
 }
 
 /* The chain of await points, outermost first. */
-static int64_t place_node(struct flame *f, uint32_t family, uint64_t place)
+static int64_t place_node(struct flame_answer *f, uint32_t family, uint64_t place)
 {
 	uint64_t chain[TRACE_MAX_OUTER];
 	unsigned n = 0;
@@ -126,7 +127,7 @@ static int64_t place_node(struct flame *f, uint32_t family, uint64_t place)
 	return at == family ? child(f, family, 0, strdup("unknown")) : at;
 }
 
-static int add_waiting(struct flame *f, uint32_t lane, struct error *err)
+static int add_waiting(struct flame_answer *f, uint32_t lane, struct error *err)
 {
 	struct index_series_name name;
 	uint32_t pos = 0;
@@ -160,7 +161,7 @@ static char *frame_name(const struct trace_frame *frame)
 	return buf_steal(&b);
 }
 
-static int64_t stack_node(struct flame *f, int64_t at, uint64_t stack)
+static int64_t stack_node(struct flame_answer *f, int64_t at, uint64_t stack)
 {
 	uint32_t frames[TRACE_STACK_FRAMES];
 	unsigned n = 0;
@@ -183,7 +184,7 @@ static int64_t stack_node(struct flame *f, int64_t at, uint64_t stack)
 
 static int take_sample(void *ctx, const struct index_span *span)
 {
-	struct flame *f = ctx;
+	struct flame_answer *f = ctx;
 	uint32_t lane = span->kind == TRACE_KIND_NONE
 				? UINT32_MAX
 				: index_find_lane(f->v->index, IL_FAMILY, span->kind);
@@ -205,17 +206,15 @@ static int take_sample(void *ctx, const struct index_span *span)
 
 static int by_value(const void *a, const void *b)
 {
-	const struct node *const *x = a, *const *y = b;
+	const struct flame_node *const *x = a, *const *y = b;
 
-	if ((*x)->value != (*y)->value)
-		return (*x)->value > (*y)->value ? -1 : 1;
-	return strcmp((*x)->name, (*y)->name);
+	return DESCENDING((*x)->value, (*y)->value) ?: strcmp((*x)->name, (*y)->name);
 }
 
-static int write_node(const struct flame *f, uint32_t i, struct json *j)
+static int write_node(const struct flame_answer *f, uint32_t i, struct json *j)
 {
-	const struct node *node = &f->nodes[i];
-	_cleanup_free_ const struct node **children = NULL;
+	const struct flame_node *node = &f->nodes[i];
+	_cleanup_free_ const struct flame_node **children = NULL;
 	size_t n = 0, cap = 0;
 
 	for (uint32_t c = node->first; c; c = f->nodes[c].next) {
@@ -241,7 +240,7 @@ static int write_node(const struct flame *f, uint32_t i, struct json *j)
 	return 0;
 }
 
-static int make_waiting(struct flame *f, struct error *err)
+static int make_waiting(struct flame_answer *f, struct error *err)
 {
 	const struct index_lane *l;
 
@@ -251,7 +250,7 @@ static int make_waiting(struct flame *f, struct error *err)
 	return 0;
 }
 
-static int make_cpu(struct flame *f, struct error *err)
+static int make_cpu(struct flame_answer *f, struct error *err)
 {
 	int code =
 		index_samples(f->v->index, f->window.from_ns, f->window.to_ns, take_sample, f, err);
@@ -264,7 +263,7 @@ int answer_flame(const struct view_source *v, const struct request *q, struct bu
 {
 	const char *kind = request_param(q, "kind");
 	bool cpu = kind && !strcmp(kind, "cpu");
-	struct flame f = {.v = v, .lane = UINT32_MAX};
+	struct flame_answer f = {.v = v, .lane = UINT32_MAX};
 	uint64_t lane = UINT64_MAX;
 	struct json j;
 
@@ -280,7 +279,7 @@ int answer_flame(const struct view_source *v, const struct request *q, struct bu
 	}
 	if (kind_labels_make(v->tables, &f.labels) < 0 || !GROW(f.nodes, f.n, f.cap))
 		return error_set(err, -ENOMEM, "out of memory");
-	f.nodes[f.n++] = (struct node){.lane = UINT32_MAX};
+	f.nodes[f.n++] = (struct flame_node){.lane = UINT32_MAX};
 	TRY(cpu ? make_cpu(&f, err) : make_waiting(&f, err));
 	json_init(&j, out, false);
 	j.shown = true;

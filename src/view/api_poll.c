@@ -20,13 +20,13 @@ struct wake {
 	bool self;
 };
 
-struct inner {
+struct inner_future {
 	uint32_t kind, depth;
 	uint64_t begin_ns, end_ns;
 	enum trace_outcome outcome;
 };
 
-struct sample {
+struct poll_sample {
 	uint64_t time_ns, stack;
 	enum trace_sample type;
 };
@@ -44,8 +44,8 @@ struct one_poll {
 	struct index_span span; /* end_ns 0: not found yet */
 	struct slice_list list; /* all polls, and what is on this thread */
 	LIST(struct wake, wakes);
-	LIST(struct inner, futures);
-	LIST(struct sample, samples);
+	LIST(struct inner_future, futures);
+	LIST(struct poll_sample, samples);
 };
 
 static int take_slice(void *ctx, const struct index_span *s)
@@ -81,11 +81,11 @@ static int on_future_poll(void *ctx, const struct tl_future_poll *f)
 
 	if (f->thread != p->thread)
 		return 0;
-	return PUT(p->futures, (struct inner){.kind = f->future->kind,
-					      .depth = f->depth,
-					      .begin_ns = f->begin_ns,
-					      .end_ns = f->end_ns,
-					      .outcome = f->outcome});
+	return PUT(p->futures, (struct inner_future){.kind = f->future->kind,
+						     .depth = f->depth,
+						     .begin_ns = f->begin_ns,
+						     .end_ns = f->end_ns,
+						     .outcome = f->outcome});
 }
 
 static int on_sample(void *ctx, const struct tl_sample *s)
@@ -95,7 +95,7 @@ static int on_sample(void *ctx, const struct tl_sample *s)
 	if (s->thread != p->thread || !s->stack)
 		return 0;
 	return PUT(p->samples,
-		   (struct sample){.time_ns = s->time_ns, .stack = s->stack, .type = s->type});
+		   (struct poll_sample){.time_ns = s->time_ns, .stack = s->stack, .type = s->type});
 }
 
 static const struct timeline_sink also = {
@@ -270,7 +270,7 @@ static void write_stacks(const struct one_poll *p, struct json *j)
 {
 	json_array(j, "stacks");
 	for (size_t i = 0, n = 0; i < p->samples.n && n < 20; i++) {
-		const struct sample *s = &p->samples.v[i];
+		const struct poll_sample *s = &p->samples.v[i];
 
 		if (!is_in(p, s->time_ns))
 			continue;
@@ -292,7 +292,7 @@ static void write_futures(const struct one_poll *p, const struct kind_labels *la
 {
 	json_array(j, "futures");
 	for (size_t i = 0, n = 0; i < p->futures.n && n < MAX_ITEMS; i++) {
-		const struct inner *f = &p->futures.v[i];
+		const struct inner_future *f = &p->futures.v[i];
 
 		if (f->begin_ns < p->span.begin_ns || f->end_ns > p->span.end_ns)
 			continue;

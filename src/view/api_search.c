@@ -22,7 +22,7 @@ struct found_task {
 	uint64_t task, begin_ns;
 };
 
-struct search {
+struct name_search {
 	const struct view_source *v;
 	const char *text;
 	uint64_t number; /* that the text is; UINT64_MAX: none */
@@ -37,7 +37,7 @@ struct search {
 	struct error *err;
 };
 
-static bool begin_hit(struct search *s, const char *kind, const char *text)
+static bool begin_hit(struct name_search *s, const char *kind, const char *text)
 {
 	if (s->n == s->max) {
 		s->more = true;
@@ -50,12 +50,12 @@ static bool begin_hit(struct search *s, const char *kind, const char *text)
 	return true;
 }
 
-static bool matches(const struct search *s, const char *name)
+static bool matches(const struct name_search *s, const char *name)
 {
 	return name && strcasestr(name, s->text);
 }
 
-static void search_lanes(struct search *s)
+static void search_lanes(struct name_search *s)
 {
 	const struct trace_reader *r = s->v->tables;
 	const struct index_lane *l;
@@ -78,7 +78,8 @@ static void search_lanes(struct search *s)
 }
 
 /* When a series first has something, as near as a screen shows it. */
-static int first_of(const struct search *s, uint32_t series, uint64_t *ret_ns, struct error *err)
+static int first_of(const struct name_search *s, uint32_t series, uint64_t *ret_ns,
+		    struct error *err)
 {
 	_cleanup_free_ uint64_t *values = calloc(CELLS, sizeof(*values));
 	unsigned level = 0;
@@ -95,7 +96,7 @@ static int first_of(const struct search *s, uint32_t series, uint64_t *ret_ns, s
 	return 0;
 }
 
-static int search_places(struct search *s, struct error *err)
+static int search_places(struct name_search *s, struct error *err)
 {
 	for (uint32_t lane = 0; index_lane(s->v->index, lane); lane++) {
 		struct index_series_name name;
@@ -129,7 +130,7 @@ static int search_places(struct search *s, struct error *err)
 
 /* ---- tasks by number ---- */
 
-static void task_hit(struct search *s, const struct found_task *f)
+static void task_hit(struct name_search *s, const struct found_task *f)
 {
 	uint32_t lane = index_find_lane(s->v->index, IL_FAMILY, f->kind);
 	_cleanup_buf_ struct buf text = BUF_INIT;
@@ -147,7 +148,7 @@ static void task_hit(struct search *s, const struct found_task *f)
 
 static int take_task(void *ctx, const struct index_span *span)
 {
-	struct search *s = ctx;
+	struct name_search *s = ctx;
 
 	/* Its number, or the address that it is named by. */
 	if (span->type != SPAN_TASK || (span->blocked_ns != s->number && span->task != s->number))
@@ -169,7 +170,7 @@ static int take_named(void *ctx, const struct index_named *task)
 /* A slice of a short task: where it is first. */
 static int take_slice(void *ctx, const struct index_span *span)
 {
-	struct search *s = ctx;
+	struct name_search *s = ctx;
 	const struct trace_kind *k = trace_reader_kind(s->v->tables, span->kind);
 
 	if (!k || k->address_named || span->task != s->number || span->type > SPAN_READY)
@@ -189,7 +190,7 @@ static int take_slice(void *ctx, const struct index_span *span)
 /* Reads the stretch, in parts where it has many events. */
 static int take_stretch(void *ctx, uint64_t from_ns, uint64_t to_ns)
 {
-	struct search *s = ctx;
+	struct name_search *s = ctx;
 	struct window w = {.from_ns = from_ns, .to_ns = to_ns + 1, .slice = take_slice, .ctx = s};
 	uint64_t half = (to_ns - from_ns) / 2;
 
@@ -208,7 +209,7 @@ static int take_stretch(void *ctx, uint64_t from_ns, uint64_t to_ns)
 	return take_stretch(ctx, from_ns + half + 1, to_ns);
 }
 
-static int search_tasks(struct search *s, struct error *err)
+static int search_tasks(struct name_search *s, struct error *err)
 {
 	s->err = err;
 	TRY(index_spans(s->v->index, 0, UINT64_MAX, take_task, s, err));
@@ -221,11 +222,12 @@ static int search_tasks(struct search *s, struct error *err)
 int answer_search(const struct view_source *v, const struct request *q, struct buf *out,
 		  struct error *err)
 {
-	struct search s = {.v = v, .text = request_param(q, "q"), .number = UINT64_MAX, .max = 50};
+	struct name_search s = {
+		.v = v, .text = request_param(q, "q"), .number = UINT64_MAX, .max = 50};
 	char *end;
 
 	if (!s.text || !*s.text)
-		return error_set(err, -EINVAL, "q is what is searched for");
+		return error_set(err, -EINVAL, "q must be the text to search for");
 	if (request_u64(q, "max", &s.max) < 0 || !s.max || s.max > MAX_HITS)
 		return error_set(err, -EINVAL, "max is a number from 1 to %u", MAX_HITS);
 	errno = 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The slices of a lane in a window; the tasks of a family with theirs. */
 #include "base/cleanup.h"
+#include "base/compare.h"
 #include "base/map.h"
 #include "base/vec.h"
 #include "view/answer.h"
@@ -155,7 +156,7 @@ static int add_to_task(struct window_task *t, const struct window *w, const stru
                                                                                                    \
 		if ((*x)->name##_ns != (*y)->name##_ns)                                            \
 			return (*x)->name##_ns > (*y)->name##_ns ? -1 : 1;                         \
-		return (*x)->task < (*y)->task ? -1 : (*x)->task > (*y)->task;                     \
+		return ASCENDING((*x)->task, (*y)->task);                                          \
 	}
 BY_MOST(poll)
 BY_MOST(wait)
@@ -165,9 +166,7 @@ static int by_first(const void *a, const void *b)
 {
 	const struct window_task *const *x = a, *const *y = b;
 
-	if ((*x)->begin_ns != (*y)->begin_ns)
-		return (*x)->begin_ns < (*y)->begin_ns ? -1 : 1;
-	return (*x)->task < (*y)->task ? -1 : (*x)->task > (*y)->task;
+	return ASCENDING((*x)->begin_ns, (*y)->begin_ns) ?: ASCENDING((*x)->task, (*y)->task);
 }
 
 typedef int (*task_order)(const void *a, const void *b);

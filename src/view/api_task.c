@@ -18,19 +18,19 @@
 #define MAX_FUTURES 500u
 #define MAX_TREE_BYTES 65536u
 
-struct name {
+struct task_name {
 	uint32_t kind;
 	uint64_t task;
 };
 
-struct future {
+struct task_future {
 	uint32_t kind;
 	bool round;
 	uint64_t begin_ns, end_ns, polls, poll_ns, wait_ns;
 	enum trace_outcome outcome;
 };
 
-struct life {
+struct task_life {
 	const struct view_source *v;
 	uint32_t kind;
 	uint64_t task, at_ns;
@@ -38,28 +38,28 @@ struct life {
 	bool ended, spawn_seen, known;
 	struct slice_list list;
 	uint64_t wakes, self_wakes;
-	struct future *futures;
+	struct task_future *futures;
 	size_t n_futures, futures_cap;
 	bool more_futures;
-	struct map names; /* serial to a struct name: of the timeline that is fed */
-	struct name parent;
+	struct map names; /* serial to a struct task_name: of the timeline that is fed */
+	struct task_name parent;
 	bool parent_known;
 };
 
-static bool is_it(const struct life *l, const struct tl_task *task)
+static bool is_it(const struct task_life *l, const struct tl_task *task)
 {
 	return task && task->kind == l->kind && task->id == l->task;
 }
 
 /* Of an address that several tasks had one after the other: the one at that time. */
-static bool in_life(const struct life *l, uint64_t begin_ns, uint64_t end_ns)
+static bool in_life(const struct task_life *l, uint64_t begin_ns, uint64_t end_ns)
 {
 	return !l->known || (end_ns >= l->whole.begin_ns && begin_ns <= l->whole.end_ns);
 }
 
 static int take_slice(void *ctx, const struct index_span *s)
 {
-	struct life *l = ctx;
+	struct task_life *l = ctx;
 
 	if (s->kind != l->kind || s->task != l->task || !in_life(l, s->begin_ns, s->end_ns))
 		return 0;
@@ -68,15 +68,15 @@ static int take_slice(void *ctx, const struct index_span *s)
 
 static int on_task_begin(void *ctx, struct tl_task *task)
 {
-	struct life *l = ctx;
-	struct name *name = map_new(&l->names, task->serial, 0, sizeof(*name));
+	struct task_life *l = ctx;
+	struct task_name *name = map_new(&l->names, task->serial, 0, sizeof(*name));
 
 	if (!name)
 		return -ENOMEM;
-	*name = (struct name){task->kind, task->id};
+	*name = (struct task_name){task->kind, task->id};
 	if (!is_it(l, task) || !task->parent || !in_life(l, task->spawn_ns, task->spawn_ns))
 		return 0;
-	const struct name *parent = map_get(&l->names, task->parent, 0);
+	const struct task_name *parent = map_get(&l->names, task->parent, 0);
 	if (parent) {
 		l->parent = *parent;
 		l->parent_known = true;
@@ -87,7 +87,7 @@ static int on_task_begin(void *ctx, struct tl_task *task)
 /* Of a life that is too short to be a span. */
 static int on_task_end(void *ctx, struct tl_task *task)
 {
-	struct life *l = ctx;
+	struct task_life *l = ctx;
 	uint64_t end_ns = task->end_ns ? task->end_ns : UINT64_MAX;
 
 	if (!is_it(l, task) || l->known || !task->spawn_seen || l->at_ns < task->spawn_ns ||
@@ -104,7 +104,7 @@ static int on_task_end(void *ctx, struct tl_task *task)
 
 static int on_wake(void *ctx, const struct tl_wake *wake)
 {
-	struct life *l = ctx;
+	struct task_life *l = ctx;
 
 	if (is_it(l, wake->task) && in_life(l, wake->time_ns, wake->time_ns)) {
 		l->wakes++;
@@ -115,7 +115,7 @@ static int on_wake(void *ctx, const struct tl_wake *wake)
 
 static int on_future_end(void *ctx, struct tl_future *future)
 {
-	struct life *l = ctx;
+	struct task_life *l = ctx;
 
 	if (!is_it(l, future->task) || !in_life(l, future->begin_ns, future->begin_ns))
 		return 0;
@@ -125,7 +125,7 @@ static int on_future_end(void *ctx, struct tl_future *future)
 	}
 	if (!GROW(l->futures, l->n_futures, l->futures_cap))
 		return -ENOMEM;
-	l->futures[l->n_futures++] = (struct future){
+	l->futures[l->n_futures++] = (struct task_future){
 		.kind = future->kind,
 		.round = tl_is_round(future),
 		.begin_ns = future->begin_ns,
@@ -147,7 +147,7 @@ static const struct timeline_sink also = {
 
 static int find_life(void *ctx, const struct index_span *s)
 {
-	struct life *l = ctx;
+	struct task_life *l = ctx;
 
 	if (s->type != SPAN_TASK || s->kind != l->kind || s->task != l->task ||
 	    s->begin_ns > l->at_ns || s->end_ns < l->at_ns)
@@ -160,7 +160,8 @@ static int find_life(void *ctx, const struct index_span *s)
 }
 
 /* The window around `at` that may be read: the life, or less and less of it. */
-static int choose_window(const struct life *l, struct window *w, bool *ret_whole, struct error *err)
+static int choose_window(const struct task_life *l, struct window *w, bool *ret_whole,
+			 struct error *err)
 {
 	struct index_facts facts;
 	uint64_t before, after;
@@ -198,7 +199,7 @@ static int choose_window(const struct life *l, struct window *w, bool *ret_whole
 
 /* ---- the answer ---- */
 
-static void write_sums(const struct life *l, struct json *j)
+static void write_sums(const struct task_life *l, struct json *j)
 {
 	uint64_t polls = 0, ns[SPAN_N] = {0};
 
@@ -218,12 +219,12 @@ static void write_sums(const struct life *l, struct json *j)
 	json_u64(j, "off_cpu_ns", ns[SPAN_OFF_CPU]);
 }
 
-static void write_futures(const struct life *l, const struct kind_labels *labels, bool rounds,
+static void write_futures(const struct task_life *l, const struct kind_labels *labels, bool rounds,
 			  uint64_t base_ns, struct json *j)
 {
 	json_array(j, rounds ? "rounds" : "futures");
 	for (size_t i = 0; i < l->n_futures; i++) {
-		const struct future *f = &l->futures[i];
+		const struct task_future *f = &l->futures[i];
 
 		if (f->round != rounds)
 			continue;
@@ -243,7 +244,7 @@ static void write_futures(const struct life *l, const struct kind_labels *labels
 }
 
 /* The tree of the task in one moment; false: it is not in it. */
-static bool write_tree(const struct life *l, enum moment_when when, struct json *j)
+static bool write_tree(const struct task_life *l, enum moment_when when, struct json *j)
 {
 	const struct trace_kind *k = trace_reader_kind(l->v->tables, l->kind);
 	struct trace_moment m = {0};
@@ -279,7 +280,7 @@ static bool write_tree(const struct life *l, enum moment_when when, struct json 
 	return found;
 }
 
-static void write_task(struct life *l, bool whole, uint64_t base_ns, struct json *j)
+static void write_task(struct task_life *l, bool whole, uint64_t base_ns, struct json *j)
 {
 	uint32_t lane = index_find_lane(l->v->index, IL_FAMILY, l->kind);
 	const struct trace_kind *k = trace_reader_kind(l->v->tables, l->kind);
@@ -309,7 +310,7 @@ static void write_task(struct life *l, bool whole, uint64_t base_ns, struct json
 	json_bool(j, "whole", whole && l->known);
 }
 
-static int read_request(const struct view_source *v, const struct request *q, struct life *l,
+static int read_request(const struct view_source *v, const struct request *q, struct task_life *l,
 			struct error *err)
 {
 	const char *id = request_param(q, "id");
@@ -336,7 +337,7 @@ int answer_task(const struct view_source *v, const struct request *q, struct buf
 	struct view_places places = {0};
 	struct kind_labels labels;
 	struct index_facts facts;
-	struct life l = {0};
+	struct task_life l = {0};
 	struct window w = {.slice = take_slice, .also = &also, .ctx = &l};
 	bool whole;
 	struct json j;

@@ -2,6 +2,7 @@
 /* What the page needs first: what the trace is of, and its lanes. */
 #include "base/cleanup.h"
 #include "base/units.h"
+#include "report/report.h"
 #include "view/answer.h"
 #include "view/common.h"
 
@@ -28,17 +29,7 @@ static void write_processes(const struct trace_reader *r, struct json *j)
 		json_u64(j, "pid", p->pid);
 		json_string(j, "exe", p->exe);
 		json_string(j, "cmdline", p->cmdline);
-		json_array(j, "runtimes");
-		for (uint32_t k = 0; k < trace_reader_n_runtimes(r); k++) {
-			const struct trace_runtime *rt = trace_reader_runtime(r, k);
-			if (!rt || rt->process != i)
-				continue;
-			json_object(j, NULL);
-			json_string(j, "name", rt->name);
-			json_string(j, "version", rt->version);
-			json_end_object(j);
-		}
-		json_end_array(j);
+		report_runtimes_json(r, i, j);
 		json_end_object(j);
 	}
 	json_end_array(j);

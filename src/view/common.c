@@ -3,6 +3,8 @@
 #include "view/common.h"
 
 #include "base/cleanup.h"
+#include "base/compare.h"
+#include "base/file.h"
 #include "base/vec.h"
 
 #include <errno.h>
@@ -123,7 +125,7 @@ static int by_number(const void *a, const void *b)
 {
 	const uint64_t *x = a, *y = b;
 
-	return *x < *y ? -1 : *x > *y;
+	return ASCENDING(*x, *y);
 }
 
 void view_write_place(const struct trace_reader *r, uint64_t place, struct json *j)
@@ -160,4 +162,30 @@ void view_write_places(struct view_places *p, const struct trace_reader *r, stru
 	json_end_object(j);
 	free(p->places);
 	*p = (struct view_places){0};
+}
+
+int view_open_again(const struct view_source *v, struct error *err)
+{
+	char name[32];
+
+	/* Opened again, with a position of its own; also if the path is another file's by now. */
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", v->trace);
+	return file_open(name, FILE_EMPTY, err);
+}
+
+int view_reader(const struct view_source *v, struct trace_reader **ret, struct error *err)
+{
+	int fd = view_open_again(v, err);
+
+	if (fd < 0)
+		return fd;
+	struct trace_reader *reader;
+	TRY(trace_reader_open_fd(fd, &reader, err));
+	int code = v->index ? index_use_kinds(v->index, reader, err) : 0;
+	if (code < 0) {
+		trace_reader_free(reader);
+		return code;
+	}
+	*ret = reader;
+	return 0;
 }

@@ -12,6 +12,10 @@ struct view_window {
 };
 int view_window(const struct view_source *v, const struct request *q, struct view_window *ret,
 		struct error *err);
+/* The trace's file with a position of its own: a descriptor or negative errno. */
+int view_open_again(const struct view_source *v, struct error *err);
+/* A reader of its own on the trace. */
+int view_reader(const struct view_source *v, struct trace_reader **ret, struct error *err);
 /* "5.17": a task by the number of its kind and its name there. False: it is none. */
 bool view_parse_task(const char *text, uint32_t *ret_kind, uint64_t *ret_task);
 /* A text of up to 96 bytes. */

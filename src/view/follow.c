@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/units.h"
+#include "view/common.h"
 #include "view/growing.h"
 
 #include <event2/event.h>

@@ -17,6 +17,7 @@
 #include "export/export.h"
 #include "view/answer.h"
 #include "view/assets.h"
+#include "view/common.h"
 #include "view/follow.h"
 #include "view/growing.h"
 #include "view/open.h"
@@ -72,7 +73,7 @@ struct server {
 	struct request_gate gate;
 	struct view_source source;
 	char token[REQUEST_TOKEN + 1];
-	struct job *running, *waiting, **waiting_last;
+	struct answer_job *running, *waiting, **waiting_last;
 	unsigned n_running, n_waiting;
 };
 
@@ -83,12 +84,12 @@ struct follower {
 };
 
 /* An answer that is being made. */
-struct job {
+struct answer_job {
 	struct server *server;
 	struct evhttp_request *http;
 	const struct view_answer *answer;
 	struct request request;
-	struct job *next;
+	struct answer_job *next;
 	struct worker worker; /* if it runs; else it waits for its turn */
 	struct event *readable, *late;
 	struct evbuffer *head; /* until the status is known */
@@ -191,12 +192,12 @@ static void wait_for_request(struct evhttp_connection *connection, bool waits)
 
 static void start_waiting(struct server *s);
 
-static void job_unlink(struct job *job)
+static void job_unlink(struct answer_job *job)
 {
 	struct server *s = job->server;
 	bool runs = job->runs;
 
-	for (struct job **at = runs ? &s->running : &s->waiting; *at; at = &(*at)->next) {
+	for (struct answer_job **at = runs ? &s->running : &s->waiting; *at; at = &(*at)->next) {
 		if (*at != job)
 			continue;
 		*at = job->next;
@@ -208,7 +209,7 @@ static void job_unlink(struct job *job)
 }
 
 /* The browser has what it gets. */
-static void job_free(struct job *job)
+static void job_free(struct answer_job *job)
 {
 	struct server *s = job->server;
 
@@ -226,7 +227,7 @@ static void job_free(struct job *job)
 
 static void on_closed(struct evhttp_connection *connection, void *ctx)
 {
-	struct job *job = ctx;
+	struct answer_job *job = ctx;
 
 	evhttp_connection_set_closecb(connection, NULL, NULL);
 	/* evhttp frees it with the connection, but for one that it has taken off it. */
@@ -237,7 +238,7 @@ static void on_closed(struct evhttp_connection *connection, void *ctx)
 }
 
 /* Lets the connection go on without the job. */
-static struct evhttp_request *job_take_request(struct job *job)
+static struct evhttp_request *job_take_request(struct answer_job *job)
 {
 	struct evhttp_request *http = job->http;
 	struct evhttp_connection *connection = evhttp_request_get_connection(http);
@@ -250,7 +251,7 @@ static struct evhttp_request *job_take_request(struct job *job)
 	return http;
 }
 
-static void job_fail(struct job *job, int status, const char *why)
+static void job_fail(struct answer_job *job, int status, const char *why)
 {
 	struct evhttp_request *http = job_take_request(job);
 	struct evhttp_connection *connection = evhttp_request_get_connection(http);
@@ -276,7 +277,7 @@ static void add_name(struct evhttp_request *http, const char *name)
 }
 
 /* view_begin()'s line comes first. False: not all of it is there, or it is none. */
-static bool begin_reply(struct job *job)
+static bool begin_reply(struct answer_job *job)
 {
 	size_t len;
 	_cleanup_free_ char *line = evbuffer_readln(job->head, &len, EVBUFFER_EOL_LF);
@@ -298,13 +299,13 @@ static bool begin_reply(struct job *job)
 
 static void on_sent(struct evhttp_connection *connection, void *ctx)
 {
-	struct job *job = ctx;
+	struct answer_job *job = ctx;
 
 	(void)connection;
 	event_add(job->readable, NULL);
 }
 
-static void job_done(struct job *job)
+static void job_done(struct answer_job *job)
 {
 	bool whole = worker_succeeded(&job->worker);
 
@@ -321,7 +322,7 @@ static void job_done(struct job *job)
 
 static void on_readable(evutil_socket_t fd, short what, void *ctx)
 {
-	struct job *job = ctx;
+	struct answer_job *job = ctx;
 
 	(void)what;
 	int n = evbuffer_read(job->head, fd, PIPE_PART);
@@ -351,14 +352,14 @@ static void on_readable(evutil_socket_t fd, short what, void *ctx)
 
 static void on_late(evutil_socket_t fd, short what, void *ctx)
 {
-	struct job *job = ctx;
+	struct answer_job *job = ctx;
 
 	(void)fd;
 	(void)what;
 	job_fail(job, 500, "the answer took too long");
 }
 
-static void start(struct server *s, struct job *job)
+static void start(struct server *s, struct answer_job *job)
 {
 	struct timeval late = {.tv_sec = job->answer->limit_s * 2 + SLACK_S};
 
@@ -382,7 +383,7 @@ static void start(struct server *s, struct job *job)
 static void start_waiting(struct server *s)
 {
 	while (s->waiting && s->n_running < MAX_WORKERS) {
-		struct job *job = s->waiting;
+		struct answer_job *job = s->waiting;
 
 		s->waiting = job->next;
 		if (!s->waiting)
@@ -395,7 +396,7 @@ static void start_waiting(struct server *s)
 static void take_job(struct server *s, struct evhttp_request *http, const struct request *request,
 		     const struct view_answer *answer)
 {
-	struct job *job = s->n_waiting < MAX_WAITING ? calloc(1, sizeof(*job)) : NULL;
+	struct answer_job *job = s->n_waiting < MAX_WAITING ? calloc(1, sizeof(*job)) : NULL;
 
 	if (job)
 		job->head = evbuffer_new();
@@ -618,7 +619,7 @@ static int make_token(struct server *s, struct error *err)
 	unsigned char bytes[REQUEST_TOKEN / 2];
 
 	if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
-		return error_sys(err, -errno, "no random numbers for the address");
+		return error_sys(err, -errno, "cannot get random numbers for the address");
 	for (size_t i = 0; i < sizeof(bytes); i++)
 		snprintf(s->token + 2 * i, 3, "%02x", bytes[i]);
 	s->gate.token = s->token;
@@ -629,7 +630,7 @@ static void server_done(struct server *s)
 {
 	/* Closing the connections ends their jobs; those that wait must not start. */
 	while (s->waiting) {
-		struct job *job = s->waiting;
+		struct answer_job *job = s->waiting;
 		job->http = NULL;
 		s->waiting = job->next;
 		s->n_waiting--;
@@ -647,7 +648,7 @@ static void server_done(struct server *s)
 		follower_free(s->followers);
 	}
 	while (s->running) {
-		struct job *job = s->running;
+		struct answer_job *job = s->running;
 		struct evhttp_request *http = job_take_request(job);
 		(void)http; /* evhttp_free() frees it with its connection */
 		job_free(job);

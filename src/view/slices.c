@@ -2,8 +2,10 @@
 /* The exact slices of a window, as JSON. */
 #include "view/slices.h"
 
+#include "base/compare.h"
 #include "base/syscalls.h"
 #include "base/vec.h"
+#include "view/common.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -22,11 +24,8 @@ static int by_begin(const void *a, const void *b)
 {
 	const struct index_span *x = a, *y = b;
 
-	if (x->begin_ns != y->begin_ns)
-		return x->begin_ns < y->begin_ns ? -1 : 1;
-	if (x->end_ns != y->end_ns)
-		return x->end_ns > y->end_ns ? -1 : 1;
-	return x->type != y->type ? x->type - y->type : 0;
+	return ASCENDING(x->begin_ns, y->begin_ns) ?: DESCENDING(x->end_ns, y->end_ns) ?:
+	       (x->type != y->type ? x->type - y->type : 0);
 }
 
 void slice_sort(struct slice_list *list)

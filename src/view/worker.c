@@ -7,6 +7,7 @@
 #include "view/worker.h"
 
 #include "base/file.h"
+#include "base/io.h"
 #include "base/json.h"
 #include "base/text.h"
 
@@ -95,20 +96,6 @@ static int status_of(int code)
 	}
 }
 
-static bool write_all(int fd, const char *data, size_t len)
-{
-	while (len) {
-		ssize_t n = write(fd, data, len);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return false;
-		data += n;
-		len -= (size_t)n;
-	}
-	return true;
-}
-
 static bool begun; /* in the process of an answer */
 
 void view_begin(int fd, int status, const char *type, const char *name)
@@ -116,7 +103,7 @@ void view_begin(int fd, int status, const char *type, const char *name)
 	struct buf head = BUF_INIT;
 
 	buf_printf(&head, "%d %s%s%s\n", status, type, name ? " " : "", name ? name : "");
-	if (buf_failed(&head) || !write_all(fd, head.data, head.len))
+	if (buf_failed(&head) || io_write(fd, head.data, head.len) < 0)
 		_exit(1);
 	buf_done(&head);
 	begun = true;
@@ -132,7 +119,7 @@ static bool write_failure(int fd, int code, const struct error *err)
 	json_string(&j, "error", *err->text ? err->text : strerror(-code));
 	json_end_object(&j);
 	view_begin(fd, status_of(code), "application/json", NULL);
-	return !buf_failed(&body) && write_all(fd, body.data, body.len);
+	return !buf_failed(&body) && io_write(fd, body.data, body.len) == 0;
 }
 
 static bool write_answer(int fd, const struct view_source *source, const struct view_answer *answer,
@@ -147,7 +134,7 @@ static bool write_answer(int fd, const struct view_source *source, const struct 
 	if (code < 0)
 		return write_failure(fd, code, &err);
 	view_begin(fd, 200, "application/json", NULL);
-	return write_all(fd, body.data, body.len);
+	return io_write(fd, body.data, body.len) == 0;
 }
 
 static bool stream_answer(int fd, const struct view_source *source,

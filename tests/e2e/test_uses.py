@@ -163,14 +163,14 @@ USES = [
     ("report {pid}", 2, "{pid} is a process and no trace: pollux record {pid} makes one"),
     ("export {pid}", 2, "{pid} is a process and no trace: pollux record {pid} makes one"),
     ("print {pid}", 2, "{pid} is a process and no trace: pollux record {pid} makes one"),
-    ("report trace.plx cut.plx", 2, "one trace at a time: 'cut.plx' is one too many"),
+    ("report trace.plx cut.plx", 2, "only one trace can be read: what is 'cut.plx' for?"),
     # ---- view ----
     ("view nosuch.plx", 1, "cannot open nosuch.plx: No such file"),
     ("view empty.plx", 1, "empty"),
     ("view text.plx", 1, "not a pollux trace"),
     ("view {here}", 2, "give a file, not "),
     ("view {pid}", 2, "{pid} is a process and no trace: pollux record {pid} makes one"),
-    ("view trace.plx cut.plx", 2, "one trace at a time: 'cut.plx' is one too many"),
+    ("view trace.plx cut.plx", 2, "only one trace can be read: what is 'cut.plx' for?"),
     # ---- why: of processes and traces ----
     ("why", 2, "why needs a process .PID or NAME. or a trace"),
     ("why {gone}", 1, "there is no process {gone}"),
@@ -187,7 +187,7 @@ USES = [
     ("why empty.plx", 1, "empty"),
     ("why text.plx", 1, "not a pollux trace"),
     ("why nosuch.plx", 1, "nosuch.plx: No such file"),
-    ("why trace.plx cut.plx", 2, "one trace at a time: 'cut.plx' is one too many"),
+    ("why trace.plx cut.plx", 2, "only one trace can be read: what is 'cut.plx' for?"),
     ("why trace.plx -p {pid}", 2, "--pid goes with a process, not with a trace"),
     # ---- outputs ----
     ("export trace.plx -o trace.plx", 1, "cannot write to trace.plx: it is the input"),

@@ -97,7 +97,7 @@ def test_wrong_words(pool, pollux):
         result = driver.run(pollux, "tree", *options, pid)
         assert result.returncode == 2 and says in result.stderr, result.stderr
     result = driver.run(pollux, "tree", "--at", "start", "--longer-than", "1s", trace)
-    assert result.returncode == 1 and "--longer-than needs the moment of the recording's end" in result.stderr
+    assert result.returncode == 1 and "--longer-than needs the moment at the recording's end" in result.stderr
     for word in ["abc", "1x"]:
         result = driver.run(pollux, "tree", "--task", word, trace)
         assert result.returncode == 2 and f"--task is the number of a task, not '{word}'" in result.stderr, result.stderr

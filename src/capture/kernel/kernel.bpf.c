@@ -405,6 +405,20 @@ static __always_inline struct kernel_hook *hook_of(void *ctx, __u32 *number)
 	return bpf_map_lookup_elem(&hooks, number);
 }
 
+/* What every probe begins with: its hook and the thread that hit it. False: nothing is recorded. */
+static __always_inline bool probe_hit(void *ctx, __u64 now, struct kernel_hook **h,
+				      struct kernel_thread **t, __u32 *number)
+{
+	*h = hook_of(ctx, number);
+	if (!*h)
+		return false;
+	*t = thread(ctx, now, *number);
+	if (!*t)
+		return false;
+	take_stack(ctx, *t, *h, now, *number);
+	return true;
+}
+
 SEC("uprobe")
 int on_function(void *ctx)
 {
@@ -418,13 +432,8 @@ int on_function(void *ctx)
 	bool cancelled;
 	__u32 number;
 
-	h = hook_of(ctx, &number);
-	if (!h)
+	if (!probe_hit(ctx, now, &h, &t, &number))
 		return 0;
-	t = thread(ctx, now, number);
-	if (!t)
-		return 0;
-	take_stack(ctx, t, h, now, number);
 	sp = reg(ctx, REG_SP);
 	header = reg(ctx, REG_ARG_1);
 
@@ -608,13 +617,8 @@ int on_probe(void *ctx)
 	struct kernel_hook *h;
 	__u32 number, bytes = REG_WORDS * 8;
 
-	h = hook_of(ctx, &number);
-	if (!h)
+	if (!probe_hit(ctx, now, &h, &t, &number))
 		return 0;
-	t = thread(ctx, now, number);
-	if (!t)
-		return 0;
-	take_stack(ctx, t, h, now, number);
 	__builtin_memset(words, 0, sizeof(words));
 	if (bytes > sizeof(words))
 		bytes = sizeof(words);

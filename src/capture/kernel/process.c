@@ -300,7 +300,7 @@ static int attach_all(struct capture *c, struct kernel_process *p, struct error 
 			return error_set(err, -EBUSY,
 					 "a pollux that was killed has left its agent in process "
 					 "%d: record it by the agent once (pollux record -p %d -d "
-					 "0.1), which takes that back",
+					 "0.1), which removes it",
 					 p->pid, p->pid);
 	for (unsigned k = 0; k < KP_N && rc == 0; k++)
 		for (size_t i = 0; i < p->n_loaded && rc == 0; i++) {
@@ -325,11 +325,10 @@ static int begin(struct capture *c, struct kernel_process *p, struct error *err)
 
 	/* The agent changes code at which there would be probes. Other probes do no harm. */
 	if (!process_lock(&p->process, true))
-		return error_set(
-			err, -EBUSY,
-			"another pollux is recording process %d by its agent: one of the two "
-			"at a time",
-			p->pid);
+		return error_set(err, -EBUSY,
+				 "another pollux is recording process %d by its agent: end that "
+				 "recording first",
+				 p->pid);
 	TRY(look(c, p, err));
 	if (!GROW_ONE(c->processes, c->n_processes))
 		return error_sys(err, -ENOMEM, "cannot record");
