@@ -35,10 +35,15 @@ static bool may_be_made_again(const struct arch_regs *regs)
 	case __NR_readv:
 	case __NR_write:
 	case __NR_writev:
+	case __NR_preadv2: /* from no place, as readv() */
+	case __NR_pwritev2:
 	case __NR_recvfrom:
 	case __NR_recvmsg:
 	case __NR_sendto:
 	case __NR_sendmsg:
+	case __NR_sendmmsg:
+	case __NR_sendfile:
+	case __NR_splice:
 	case __NR_connect:
 	case __NR_accept:
 	case __NR_accept4:
@@ -57,6 +62,7 @@ static bool may_be_made_again(const struct arch_regs *regs)
 		return !arg[3];
 	case __NR_rt_sigtimedwait:
 		return !arg[2];
+	case __NR_recvmmsg:
 	case __NR_io_getevents:
 		return !arg[4];
 #ifdef __NR_io_uring_enter

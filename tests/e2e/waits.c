@@ -6,6 +6,7 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/io_uring.h>
 #include <pthread.h>
 #include <signal.h>
@@ -14,6 +15,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -60,7 +62,8 @@ static int limited_socket(void)
 	int pair[2];
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0 ||
-	    setsockopt(pair[0], SOL_SOCKET, SO_RCVTIMEO, &hour, sizeof(hour)) < 0)
+	    setsockopt(pair[0], SOL_SOCKET, SO_RCVTIMEO, &hour, sizeof(hour)) < 0 ||
+	    setsockopt(pair[0], SOL_SOCKET, SO_SNDTIMEO, &hour, sizeof(hour)) < 0)
 		abort();
 	return pair[0];
 }
@@ -82,6 +85,48 @@ static void *in_read(void *none)
 
 	for (;;)
 		tell("read", read(fd, &byte, 1));
+	return none;
+}
+
+static void *in_recvmmsg(void *none)
+{
+	char byte;
+	struct iovec part = {&byte, 1};
+	struct mmsghdr one = {.msg_hdr = {.msg_iov = &part, .msg_iovlen = 1}};
+	int fd = limited_socket();
+
+	for (;;)
+		tell("recvmmsg", recvmmsg(fd, &one, 1, 0, NULL));
+	return none;
+}
+
+static int full_socket(void)
+{
+	static const char bytes[4096];
+	int fd = limited_socket();
+
+	while (send(fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
+		;
+	return fd;
+}
+
+static void *in_sendfile(void *none)
+{
+	int from = open("/proc/self/exe", O_RDONLY | O_CLOEXEC), fd = full_socket();
+
+	for (;;)
+		tell("sendfile", sendfile(fd, from, NULL, 4096));
+	return none;
+}
+
+static void *in_splice(void *none)
+{
+	int fd = full_socket(), from[2];
+
+	if (pipe(from) < 0 || write(from[1], "byte", 4) != 4)
+		abort();
+	for (;;)
+		tell("splice", splice(from[0], NULL, fd, NULL, 4, 0));
 	return none;
 }
 
@@ -125,8 +170,10 @@ __attribute__((constructor)) static void begin(void)
 		const char *name;
 		void *(*main)(void *none);
 	} threads[] = {
-		{"in_epoll", in_epoll}, {"in_sigwait", in_sigwait}, {"in_recv", in_recv},
-		{"in_read", in_read},	{"in_uring", in_uring},
+		{"in_epoll", in_epoll},	      {"in_sigwait", in_sigwait},
+		{"in_recv", in_recv},	      {"in_read", in_read},
+		{"in_uring", in_uring},	      {"in_recvmmsg", in_recvmmsg},
+		{"in_sendfile", in_sendfile}, {"in_splice", in_splice},
 	};
 	pthread_t thread;
 
