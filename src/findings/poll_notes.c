@@ -36,6 +36,9 @@ int poll_notes_block(struct poll_notes *notes, const struct tl_block *block)
 	if (note->call == TB_NONE || ns > note->call_ns) {
 		note->call = block->call;
 		note->call_ns = ns;
+		note->in_call = note->stack && note->stack_ns >= block->begin_ns;
+		note->in_call_stack = note->stack;
+		note->in_call_blocked = note->blocked_stack;
 	}
 	return 0;
 }
@@ -58,6 +61,7 @@ int poll_notes_sample(struct poll_notes *notes, const struct tl_sample *sample)
 		return 0;
 	}
 	note->stack = sample->stack;
+	note->stack_ns = sample->time_ns;
 	note->blocked_stack = sample->type == TM_LONG_BLOCKED;
 	return 0;
 }
@@ -85,6 +89,10 @@ struct poll_note poll_notes_take(struct poll_notes *notes, const struct tl_poll 
 		struct poll_note note = t->open[i];
 
 		t->open[i] = t->open[--t->n];
+		if (note.in_call) {
+			note.stack = note.in_call_stack;
+			note.blocked_stack = note.in_call_blocked;
+		}
 		return note;
 	}
 	return (struct poll_note){0};

@@ -11,10 +11,15 @@ struct poll_note {
 	uint32_t n_calls;
 	uint64_t call_ns, calls_ns; /* it; all of them */
 	uint64_t preempted_ns;
-	uint64_t cpu_ns;    /* by samples of its CPU time */
-	uint32_t n_cpu;	    /* so many of them */
-	uint64_t stack;	    /* 1 + index, the last that was taken of a poll that takes long; 0 */
+	uint64_t cpu_ns; /* by samples of its CPU time */
+	uint32_t n_cpu;	 /* so many of them */
+	/* 1 + index, of a poll that takes long: the last that was taken in the longest call, else the last
+	 * of all; 0 */
+	uint64_t stack, stack_ns;
 	bool blocked_stack; /* the thread was off its CPU then */
+	/* Of the call above, when one was taken in it: what comes later is not where it was called. */
+	uint64_t in_call_stack;
+	bool in_call, in_call_blocked;
 };
 
 struct poll_notes_of_thread {

@@ -67,6 +67,18 @@ static void test_long_poll_stack(void **state)
 	poll_end(&rec, 0, 32 * MS, K_TASK, 1, TO_READY, 0);
 	expect(&rec, "long-polls: app::task held its thread for 30.0 ms without yielding, 29.0 ms "
 		     "of it in nanosleep, called at ../src/retry.rs:7 app::backoff\n");
+	/* One that is taken after the call is not where it was called. */
+	rec = (struct recording){.length_ns = 1000 * MS};
+	worker(&rec, 0);
+	spawn(&rec, 0, 1 * MS, K_TASK, 1);
+	poll_begin(&rec, 0, 2 * MS, K_TASK, 1);
+	at(&rec, 0, 13 * MS, TE_SAMPLE, TM_LONG_BLOCKED, TRACE_KIND_NONE, 11 * MS, N_FRAMES);
+	block(&rec, 0, 31 * MS, 28 * MS, TB_NANOSLEEP);
+	at(&rec, 0, 32 * MS, TE_SAMPLE, TM_LONG_RUNNING, TRACE_KIND_NONE, 30 * MS, BARE_STACK);
+	poll_end(&rec, 0, 33 * MS, K_TASK, 1, TO_READY, 0);
+	expect_rule(&rec, "long-polls",
+		    "app::task held its thread for 31.0 ms without yielding, 28.0 ms of it in "
+		    "nanosleep, called at ../src/retry.rs:7 app::backoff\n");
 }
 
 static void waits_in_poll(struct recording *rec, uint64_t stack, uint64_t lacked_ns)
