@@ -1,5 +1,5 @@
-//! `causes` runs one scenario after the other and ends. Each has families of its own; what a task waits
-//! for lasts WAIT at least, by a clock or a call that takes so long.
+//! `causes` prints "ready PID", waits for a line or the end of its input, and runs one scenario after the other. Each
+//! has families of its own; what a task waits for lasts WAIT at least, by a clock or a call that takes so long.
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -260,6 +260,8 @@ mod rounds {
 
 fn main() {
     let (two, one) = (workers(2), workers(1));
+    println!("ready {}", std::process::id());
+    std::io::stdin().read_line(&mut String::new()).unwrap();
     run(&two, lock::main());
     run(&one, busy::main());
     run(&two, pool::main());
