@@ -196,24 +196,30 @@ void agent_root_enter(const struct agent_hook *hook, const uint64_t *frame)
 /* A longer one is no message. */
 #define TEXT_LENGTH_MAX (1u << 20)
 
-static const uint64_t *readable(struct agent_notes *n, uint64_t at, uint32_t bytes)
+/* Nothing says that it is there, nor that it stays: so the kernel reads it. */
+static bool copy(void *to, uint64_t at, uint64_t bytes)
 {
-	return !(at & 7) && agent_readable(n, at, bytes) ? (const uint64_t *)at : NULL;
+	return agent_may(AGENT_MAY_COPY) && arch_copy(arch_gettid(), to, at, bytes);
+}
+
+static bool copy_words(uint64_t *to, uint64_t at, uint64_t bytes)
+{
+	return !(at & 7) && copy(to, at, bytes);
 }
 
 /* The bytes of what may be the message in the payload of a panic, that many; 0: there are none. */
-static uint32_t panic_text(struct agent_notes *n, const uint64_t *exception,
-			   const unsigned char **ret_text)
+static uint32_t panic_text(const uint64_t *exception, unsigned char text[static AGENT_TEXT_BYTES])
 {
-	const uint64_t *payload =
-		readable(n, (uint64_t)(exception + PANIC_PAYLOAD_WORD + PANIC_CANARY_WORDS), 16);
-	const uint64_t *vtable = payload ? readable(n, payload[1], 16) : NULL;
-	uint64_t bytes = vtable ? vtable[PANIC_VTABLE_SIZE_WORD] : 0, at, length;
+	uint64_t payload[2], vtable[PANIC_VTABLE_SIZE_WORD + 1], words[PANIC_STRING_BYTES / 8];
+	uint64_t at, bytes, length;
 
-	if (bytes != PANIC_STR_BYTES && bytes != PANIC_STRING_BYTES)
+	if (!copy_words(payload, (uint64_t)(exception + PANIC_PAYLOAD_WORD + PANIC_CANARY_WORDS),
+			sizeof(payload)) ||
+	    !copy_words(vtable, payload[1], sizeof(vtable)))
 		return 0;
-	const uint64_t *words = readable(n, payload[0], (uint32_t)bytes);
-	if (!words)
+	bytes = vtable[PANIC_VTABLE_SIZE_WORD];
+	if ((bytes != PANIC_STR_BYTES && bytes != PANIC_STRING_BYTES) ||
+	    !copy_words(words, payload[0], bytes))
 		return 0;
 	/* An address is larger than any capacity. */
 	at = bytes == PANIC_STRING_BYTES && words[1] > words[0] ? words[1] : words[0];
@@ -221,12 +227,11 @@ static uint32_t panic_text(struct agent_notes *n, const uint64_t *exception,
 	if (!length || length > TEXT_LENGTH_MAX)
 		return 0;
 	length = length < AGENT_TEXT_BYTES ? length : AGENT_TEXT_BYTES;
-	if (!agent_readable(n, at, (uint32_t)length))
+	if (!copy(text, at, length))
 		return 0;
-	*ret_text = (const unsigned char *)at;
 	/* Numbers have zeros. A message that has one is left out, too. */
 	for (uint32_t i = 0; i < length; i++)
-		if (!(*ret_text)[i])
+		if (!text[i])
 			return 0;
 	return (uint32_t)length;
 }
@@ -235,7 +240,7 @@ static __attribute__((noinline)) void put_raise(struct agent_notes *n, const uin
 						const uint64_t *frame)
 {
 	uint64_t now = arch_ticks(), ticks, *until = &agent_private()->no_raise_until;
-	const unsigned char *text = NULL;
+	unsigned char text[AGENT_TEXT_BYTES];
 	uint32_t length;
 
 	/* The counter may have begun anew since. */
@@ -245,7 +250,7 @@ static __attribute__((noinline)) void put_raise(struct agent_notes *n, const uin
 	ticks = put_stack(n, frame[1] - 1, frame + 2, frame[0]);
 	if (!ticks)
 		return;
-	length = panic_text(n, exception, &text);
+	length = panic_text(exception, text);
 	for (uint32_t i = 0; i < length; i += AGENT_TEXT_WORD_BYTES) {
 		uint64_t word = 0;
 

@@ -47,7 +47,7 @@
 #include <stdint.h>
 
 #define AGENT_MAGIC 0x0031786c6c6f70ULL /* "pollx1\0" */
-#define AGENT_ABI 22u
+#define AGENT_ABI 23u
 #define AGENT_STUB_BYTES 16u
 #define AGENT_MAX_HOOKS 65535u
 #define AGENT_KIND_NONE 0xffffu
@@ -237,6 +237,7 @@ enum agent_may {
 	AGENT_MAY_ASK = 1,    /* rt_sigprocmask: whether memory can be read */
 	AGENT_MAY_WAKE = 2,   /* futex: wake the tool */
 	AGENT_MAY_GETTID = 4, /* gettid, where tid_offset is 0 */
+	AGENT_MAY_COPY = 8,   /* gettid and process_vm_readv: what a panic said */
 };
 
 /* What the tool knows of a hook's kind. While the program runs the agent sets flags of the low byte, the

@@ -329,14 +329,22 @@ static const struct stub_call gettid_call = {.nr = __NR_gettid};
 static const struct stub_call readable_call = {
 	.nr = __NR_rt_sigprocmask, .args = {0x7fffffff, 0, 0, 8}, .from_memory = 1 << 1};
 
-static bool may_ask_readable(struct attach *a)
+/* The agent's copy of its own process' memory. */
+static const struct stub_call copy_calls[] = {
+	{.nr = __NR_gettid},
+	{.nr = __NR_process_vm_readv,
+	 .args = {0, 0, 1, 0, 1, 0},
+	 .from_memory = 1 << 0 | 1 << 1 | 1 << 3},
+};
+
+/* Nobody takes a risk for stacks, futures and messages. */
+static bool may_without_force(struct attach *a, const struct stub_call *calls, size_t n)
 {
 	struct error ignored = {0};
 	const bool forced = a->process.forced;
 
-	/* Nobody takes a risk for stacks and futures. */
 	a->process.forced = false;
-	bool may = seccomp_allows_all(&a->process, &readable_call, 1, &ignored) == 0;
+	bool may = seccomp_allows_all(&a->process, calls, n, &ignored) == 0;
 	a->process.forced = forced;
 	return may;
 }
@@ -352,8 +360,10 @@ static int find_may_call(struct attach *a, bool knows_tids, struct error *err)
 		TRY(seccomp_allows_all(&a->process, &gettid_call, 1, err));
 		a->may_call |= AGENT_MAY_GETTID;
 	}
-	if (may_ask_readable(a))
+	if (may_without_force(a, &readable_call, 1))
 		a->may_call |= AGENT_MAY_ASK;
+	if (may_without_force(a, copy_calls, sizeof(copy_calls) / sizeof(copy_calls[0])))
+		a->may_call |= AGENT_MAY_COPY;
 	if (!a->process.launched && seccomp_none(&a->process))
 		a->may_call |= AGENT_MAY_WAKE;
 	return 0;

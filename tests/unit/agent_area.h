@@ -97,7 +97,7 @@ static inline void area_new(struct area *a, uint32_t n_rings, uint32_t ring_byte
 		.live = (uint64_t)a->live,
 		.rings = (uint64_t)a->rings,
 		.tid_offset = area_tid_offset(),
-		.may_call = AGENT_MAY_ASK | AGENT_MAY_WAKE | AGENT_MAY_GETTID,
+		.may_call = AGENT_MAY_ASK | AGENT_MAY_WAKE | AGENT_MAY_GETTID | AGENT_MAY_COPY,
 		.n_unwinders = 1,
 		.unwinders = {{(uint64_t)__register_frame, (uint64_t)_Unwind_Find_FDE,
 			       (uint64_t)_Unwind_GetGR}},

@@ -2,6 +2,9 @@
 /* The agent: polls, wakes, ends and await points of made-up tasks of tokio's shape. */
 #include "agent_tasks.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 /* ---- tokio's polls ---- */
 
 static void to_ready(struct tokio_task *t)
@@ -320,6 +323,48 @@ static void test_panic_text(void **state)
 	assert_int_equal(read_raise(text, &n_raised), 0);
 	assert_int_equal(n_raised, 0);
 	munmap(last, 2 * page);
+}
+
+static char *flickering;
+static atomic_bool flickers;
+
+static void *flicker(void *page)
+{
+	while (atomic_load(&flickers)) {
+		mprotect(page, 4096, PROT_NONE);
+		mprotect(page, 4096, PROT_READ);
+	}
+	return NULL;
+}
+
+/* What looks like a text may go away while it is read. */
+static void test_panic_text_goes_away(void **state)
+{
+	char text[AGENT_TEXT_BYTES + 1];
+	unsigned n_raised;
+	pthread_t other;
+
+	(void)state;
+	flickering = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	memset(flickering, 'x', 4096);
+	area.state->stacks = AGENT_STACKS_PANICS;
+	atomic_store(&flickers, true);
+	assert_int_equal(pthread_create(&other, NULL, flicker, flickering), 0);
+	for (unsigned i = 0; i < 20000; i++) {
+		poll_that_raises(str_vtable, (uint64_t)flickering, AGENT_TEXT_BYTES, 0);
+		read_raise(text, &n_raised);
+		assert_int_equal(n_raised, 1);
+		assert_true(!text[0] || strlen(text) == AGENT_TEXT_BYTES);
+	}
+	atomic_store(&flickers, false);
+	pthread_join(other, NULL);
+	/* Nor is there one where no call may be made. */
+	mprotect(flickering, 4096, PROT_READ);
+	area.state->may_call &= ~(uint32_t)AGENT_MAY_COPY;
+	poll_that_raises(str_vtable, (uint64_t)flickering, 4, 0);
+	assert_true(read_raise(text, &n_raised) > 3);
+	assert_int_equal(strlen(text), 0);
+	munmap(flickering, 4096);
 }
 
 static int setup_raise(void **state)
@@ -851,13 +896,21 @@ int main(void)
 {
 #define WITH(name, up) cmocka_unit_test_setup_teardown(name, up, teardown)
 	const struct CMUnitTest tests[] = {
-		WITH(test_poll_outcomes, setup),     WITH(test_tokio_ends, setup),
-		WITH(test_panic_text, setup_raise),  WITH(test_output_taken, setup),
-		WITH(test_output_read, setup),	     WITH(test_output_asked_for_early, setup),
-		WITH(test_await_points, setup),	     WITH(test_pointers, setup),
-		WITH(test_hostile_pointers, setup),  WITH(test_last_reference_is_ours, setup),
-		WITH(test_poll_that_is_none, setup), WITH(test_switched_off_inside_a_poll, setup),
-		WITH(test_shutdown, setup),	     WITH(test_wakes_and_schedule, setup),
+		WITH(test_poll_outcomes, setup),
+		WITH(test_tokio_ends, setup),
+		WITH(test_panic_text, setup_raise),
+		WITH(test_panic_text_goes_away, setup_raise),
+		WITH(test_output_taken, setup),
+		WITH(test_output_read, setup),
+		WITH(test_output_asked_for_early, setup),
+		WITH(test_await_points, setup),
+		WITH(test_pointers, setup),
+		WITH(test_hostile_pointers, setup),
+		WITH(test_last_reference_is_ours, setup),
+		WITH(test_poll_that_is_none, setup),
+		WITH(test_switched_off_inside_a_poll, setup),
+		WITH(test_shutdown, setup),
+		WITH(test_wakes_and_schedule, setup),
 		WITH(test_nested_polls, setup),
 	};
 	return cmocka_run_group_tests_name("agent", tests, NULL, NULL);
