@@ -116,9 +116,8 @@ size_t attach_kinds(const struct attach *a, const struct attach_kind **ret);
  * call at the latest. */
 struct attach_root {
 	uint32_t own_tid, tid;
-	uint16_t kind;	  /* agent kind number */
-	uint16_t call;	  /* enum trace_call in which it was blocked, TB_NONE: it was not */
-	uint64_t time_ns; /* at that time, before the agent was enabled */
+	uint16_t kind; /* agent kind number */
+	uint16_t call; /* enum trace_call in which it was blocked, TB_NONE: it was not */
 };
 size_t attach_roots(const struct attach *a, const struct attach_root **ret);
 /* A hooked call in which a thread (our tid) sleeps now, of those whose begin the agent does not

@@ -13,7 +13,6 @@
 
 #include "arch/regs.h"
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/units.h"
 #include "process/memory.h"
 
@@ -58,7 +57,6 @@ int roots_note(struct roots *r, const struct process_stop *stopped)
 	r->threads = calloc(stopped->n ? stopped->n : 1, sizeof(*r->threads));
 	if (!r->threads)
 		return -ENOMEM;
-	r->time_ns = clock_monotonic_ns();
 	for (size_t i = 0; i < stopped->n && r->n_threads < MAX_THREADS; i++) {
 		struct arch_regs regs;
 
@@ -158,10 +156,8 @@ int roots_find(struct roots *r, const struct process *p, const struct hooks *h,
 		struct attach_root *root = &r->v[r->n];
 		pid_t own = w ? process_own_tid(p, t->tid) : 0;
 
-		*root = (struct attach_root){.own_tid = (uint32_t)own,
-					     .tid = (uint32_t)t->tid,
-					     .call = t->call,
-					     .time_ns = r->time_ns};
+		*root = (struct attach_root){
+			.own_tid = (uint32_t)own, .tid = (uint32_t)t->tid, .call = t->call};
 		if (own && kind_of(h, w, only, &root->kind) == 0)
 			r->n++;
 	}

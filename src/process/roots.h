@@ -15,7 +15,6 @@ struct root_thread {
 struct roots {
 	struct root_thread *threads; /* all, as they were stopped */
 	size_t n_threads;
-	uint64_t time_ns; /* then */
 	struct attach_root v[AGENT_MAX_ROOTS];
 	size_t n;
 };

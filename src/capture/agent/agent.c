@@ -279,9 +279,13 @@ static int await_places(struct capture *c, struct source *s)
 	return take_places(c, s);
 }
 
-static int go(struct source *s, struct error *err)
+static int go(struct capture *c, struct source *s, struct error *err)
 {
 	s->began_ns = clock_monotonic_ns();
+	int rc = drain_begin(&c->drain, s);
+
+	if (rc < 0)
+		return error_sys(err, rc, "cannot begin the trace");
 	return attach_go(s->attach, err);
 }
 
@@ -308,7 +312,7 @@ static int begin_source(struct capture *c, struct source *s, const struct trace_
 		TRY(inlined_init(s, &c->futures));
 	if (ring_stacks_wanted(c->shared->options))
 		TRY(ring_stacks_init(s, ring_stacks_wanted(c->shared->options)));
-	return drain_begin(&c->drain, s);
+	return 0;
 }
 
 static enum places_depth depth_of(const struct capture_options *opt)
@@ -406,7 +410,7 @@ static int begin(struct capture *c, struct attach *a, bool wait, struct error *e
 	if (rc < 0)
 		return error_sys(err, rc, "cannot begin the trace");
 	renew_deadline(c, a);
-	return go(s, err);
+	return go(c, s, err);
 }
 
 static int launch(struct capture *c, char *const argv[], struct error *err)

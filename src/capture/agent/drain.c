@@ -198,8 +198,9 @@ static int begin_early(struct drain *d, struct source *s, const struct attach_ro
 	char name[16];
 	const struct capture_thread *thread;
 	struct early_thread *early = &s->early[s->n_early];
+	/* It may have been woken and polled since it was found, which nothing recorded. */
 	struct trace_event e = {
-		.time = root->time_ns, .type = TE_THREAD_BEGIN, .kind = TRACE_KIND_NONE};
+		.time = s->began_ns, .type = TE_THREAD_BEGIN, .kind = TRACE_KIND_NONE};
 
 	attach_thread_name(s->attach, root->tid, name);
 	thread = capture_threads_get(d->threads, s->process, root->tid, name);
