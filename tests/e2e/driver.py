@@ -144,6 +144,15 @@ def sleeps(pid):
     return found
 
 
+def until_quiet(pid):
+    """Until all threads are there and sleep: a program that starts may need what is taken from it next."""
+    looks, deadline = [], time.monotonic() + TIMEOUT
+    while len(looks) < 4 or len(set(looks[-4:])) > 1 or set(looks[-1]) != {"S"}:
+        looks.append(tuple(stat.read_text().rpartition(") ")[2][0] for stat in Path(f"/proc/{pid}/task").glob("*/stat")))
+        assert time.monotonic() < deadline, f"process {pid} does not come to rest"
+        time.sleep(0.05)
+
+
 def until_slept(pid, times):
     """Waits until the process has gone on for a while, however slow the machine is: its threads have gone
     to sleep this number of times more."""

@@ -214,6 +214,7 @@ def test_foreign_proc(pollux, suite, trace):
 def test_no_memory_to_map(pollux, suite, trace):
     """The sentence names the limits, the log has the numbers."""
     with driver.Target(suite(), "steady") as target:
+        driver.until_quiet(target.pid)
         subprocess.run(["prlimit", f"--pid={target.pid}", "--as=1048576"], check=True)
         done = driver.run(pollux, "record", "-v", "-d", "1", "-o", trace, "-p", target.pid)
         assert done.returncode == 1
