@@ -267,9 +267,9 @@ USES = [
     *((f"tree moments.plx {option}", 2, f"{option.split()[0]} does not go with a trace")
       for option in ("--depth 3", "--no-stop")),
     ("record {pid} --view -o -", 2, "--view shows a file, not what goes to -"),
-    ("record {pid} --view --print", 2, "--view shows a file: with --print give -o FILE"),
+    ("record {pid} --view --print", 2, "--view needs a file: with --print, name one by -o FILE"),
     ("record {pid} --stack-size 8K", 2, "--stack-size belongs to --cpu"),
-    ("view trace.plx --in perfetto --follow", 2, "--follow is for the own page"),
+    ("view trace.plx --in perfetto --follow", 2, "--follow works with pollux's own page only"),
     ("export trace.plx -f csv --for perfetto", 2, "--format and --for exclude each other"),
     # ---- words that name nothing, or something else ----
     *((f"{verb} ''", 2, "an empty word .''. names nothing") for verb in (
