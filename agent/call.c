@@ -4,7 +4,6 @@
  * a panic's start, with its stack and its message.
  */
 #include "agent/agent.h"
-#include "agent/point.h"
 #include "agent/thunks.h"
 
 #define WAIT_PASS 0u /* not measured */

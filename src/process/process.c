@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/io.h"
 #include "base/units.h"
 #include "process/rights.h"
 
@@ -305,23 +306,14 @@ void process_unlock(const struct process *p)
 ssize_t process_read_file(const struct process *p, const char *name, char *out, size_t size)
 {
 	_cleanup_close_ int fd = openat(p->proc_fd, name, O_RDONLY | O_CLOEXEC);
-	size_t len = 0;
+	ssize_t len;
 
 	if (fd < 0)
 		return -errno;
-	while (len < size - 1) {
-		ssize_t n = read(fd, out + len, size - 1 - len);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (n == 0)
-			break;
-		len += n;
-	}
-	out[len] = 0;
-	return (ssize_t)len;
+	len = io_read(fd, out, size - 1);
+	if (len >= 0)
+		out[len] = 0;
+	return len;
 }
 
 int process_read_whole(const struct process *p, const char *name, size_t max, char **ret_text,
