@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* After the replay: which trees are shown, with which units, in which order. */
+#include "base/compare.h"
 #include "causes/data.h"
 
 #include "base/error.h"
@@ -110,15 +111,10 @@ static int compare_shown(const void *a, const void *b)
 {
 	const struct shown_tree *x = a, *y = b;
 
-	if (x->matters != y->matters)
-		return x->matters ? -1 : 1;
-	if ((x->type == UNIT_PART) != (y->type == UNIT_PART))
-		return x->type == UNIT_PART ? 1 : -1;
-	if (x->ns != y->ns)
-		return x->ns > y->ns ? -1 : 1;
-	if (x->tree->kind != y->tree->kind)
-		return x->tree->kind < y->tree->kind ? -1 : 1;
-	return (x->tree->handler > y->tree->handler) - (x->tree->handler < y->tree->handler);
+	return DESCENDING(x->matters, y->matters) ?:
+	       ASCENDING(x->type == UNIT_PART, y->type == UNIT_PART) ?: DESCENDING(x->ns, y->ns) ?:
+	       ASCENDING(x->tree->kind, y->tree->kind) ?:
+	       ASCENDING(x->tree->handler, y->tree->handler);
 }
 
 static int show_tree(struct causes *c, const struct tree *t)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Trees of causes as text: a sentence that sums up the slowest units, then the tree. */
+#include "base/compare.h"
 #include "causes/data.h"
 
 #include "base/cleanup.h"
@@ -31,11 +32,8 @@ static int compare_children(const void *a, const void *b)
 {
 	const struct child *x = a, *y = b;
 
-	if (x->slow.ns != y->slow.ns)
-		return x->slow.ns > y->slow.ns ? -1 : 1;
-	if (x->ns != y->ns)
-		return x->ns > y->ns ? -1 : 1;
-	return (x->node > y->node) - (x->node < y->node);
+	return DESCENDING(x->slow.ns, y->slow.ns) ?: DESCENDING(x->ns, y->ns) ?:
+	       ASCENDING(x->node, y->node);
 }
 
 /* Those below a node, with most time in the slowest units first (free); NULL: none. */

@@ -3,6 +3,7 @@
 #include "export/cpu_switches.h"
 
 #include "base/cleanup.h"
+#include "base/compare.h"
 #include "base/vec.h"
 
 #include <errno.h>
@@ -103,18 +104,14 @@ static int by_cpu_and_time(const void *a, const void *b)
 {
 	const struct cpu_switch *x = a, *y = b;
 
-	if (x->cpu != y->cpu)
-		return x->cpu < y->cpu ? -1 : 1;
-	return x->time_ns != y->time_ns ? (x->time_ns < y->time_ns ? -1 : 1) : 0;
+	return ASCENDING(x->cpu, y->cpu) ?: ASCENDING(x->time_ns, y->time_ns);
 }
 
 static int by_time(const void *a, const void *b)
 {
 	const struct cpu_waking *x = a, *y = b;
 
-	if (x->cpu != y->cpu)
-		return x->cpu < y->cpu ? -1 : 1;
-	return x->time_ns != y->time_ns ? (x->time_ns < y->time_ns ? -1 : 1) : 0;
+	return ASCENDING(x->cpu, y->cpu) ?: ASCENDING(x->time_ns, y->time_ns);
 }
 
 /* Two that tell of one switch: what either knows. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The groups and lanes of a drawing (draw.h): their names, numbers and order, to the pen. */
+#include "base/compare.h"
 #include "export/draw.h"
 
 #include "base/cleanup.h"
@@ -40,24 +41,18 @@ static int by_rank(const void *a, const void *b)
 				 *y = *(struct lane_family *const *)b;
 	unsigned rx = x->role < TR_N ? order[x->role] : TR_N;
 	unsigned ry = y->role < TR_N ? order[y->role] : TR_N;
-	if (rx != ry)
-		return rx < ry ? -1 : 1;
-	if (x->n_shown != y->n_shown)
-		return x->n_shown < y->n_shown ? -1 : 1;
-	if (x->poll_ns != y->poll_ns)
-		return x->poll_ns > y->poll_ns ? -1 : 1;
-	return x->kind < y->kind ? -1 : x->kind > y->kind;
+
+	return ASCENDING(rx, ry) ?: ASCENDING(x->n_shown, y->n_shown) ?:
+	       DESCENDING(x->poll_ns, y->poll_ns) ?: ASCENDING(x->kind, y->kind);
 }
 
 static int by_tid(const void *a, const void *b)
 {
 	const struct thread_lane *x = *(struct thread_lane *const *)a;
 	const struct thread_lane *y = *(struct thread_lane *const *)b;
-	if (x->at.pid != y->at.pid)
-		return x->at.pid < y->at.pid ? -1 : 1;
-	if (x->worker != y->worker)
-		return x->worker ? -1 : 1;
-	return x->at.tid < y->at.tid ? -1 : x->at.tid > y->at.tid;
+
+	return ASCENDING(x->at.pid, y->at.pid) ?: DESCENDING(x->worker, y->worker) ?:
+	       ASCENDING(x->at.tid, y->at.tid);
 }
 
 static uint32_t process_pid(const struct draw *d, uint32_t process)

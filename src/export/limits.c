@@ -6,6 +6,7 @@
  */
 #include "export/limits.h"
 
+#include "base/compare.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "base/units.h"
@@ -39,11 +40,9 @@ static int by_worth(const void *a, const void *b)
 {
 	const struct thread_lane *x = *(struct thread_lane *const *)a;
 	const struct thread_lane *y = *(struct thread_lane *const *)b;
-	if (x->worker != y->worker)
-		return x->worker ? -1 : 1;
-	if (x->busy_ns != y->busy_ns)
-		return x->busy_ns > y->busy_ns ? -1 : 1;
-	return x < y ? -1 : x > y; /* elder first */
+
+	return DESCENDING(x->worker, y->worker) ?: DESCENDING(x->busy_ns, y->busy_ns) ?:
+	       ASCENDING(x, y);
 }
 
 static int show_threads(struct lanes *l, uint64_t max)
@@ -67,15 +66,15 @@ static int show_threads(struct lanes *l, uint64_t max)
 static int by_weight(const void *a, const void *b)
 {
 	const struct top_task *x = a, *y = b;
-	if (x->weight != y->weight)
-		return x->weight > y->weight ? -1 : 1;
-	return x->serial < y->serial ? -1 : x->serial > y->serial;
+
+	return DESCENDING(x->weight, y->weight) ?: ASCENDING(x->serial, y->serial);
 }
 
 static int by_serial(const void *a, const void *b)
 {
 	const struct top_task *x = a, *y = b;
-	return x->serial < y->serial ? -1 : x->serial > y->serial;
+
+	return ASCENDING(x->serial, y->serial);
 }
 
 /* A lane for each of the `max` tasks that did most, in order of appearance. */
@@ -115,16 +114,16 @@ static int by_n_lanes(const void *a, const void *b)
 {
 	const struct lane_family *x = *(struct lane_family *const *)a,
 				 *y = *(struct lane_family *const *)b;
-	if (x->n_lanes != y->n_lanes)
-		return x->n_lanes < y->n_lanes ? -1 : 1;
-	return x->poll_ns > y->poll_ns ? -1 : x->poll_ns < y->poll_ns;
+
+	return ASCENDING(x->n_lanes, y->n_lanes) ?: DESCENDING(x->poll_ns, y->poll_ns);
 }
 
 static int by_poll_ns(const void *a, const void *b)
 {
 	const struct lane_family *x = *(struct lane_family *const *)a,
 				 *y = *(struct lane_family *const *)b;
-	return x->poll_ns > y->poll_ns ? -1 : x->poll_ns < y->poll_ns;
+
+	return DESCENDING(x->poll_ns, y->poll_ns);
 }
 
 /* Packed lanes, of tasks or of futures: every family gets an even share, and what it does not need

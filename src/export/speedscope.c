@@ -15,6 +15,7 @@
 #include "export/speedscope.h"
 
 #include "base/cleanup.h"
+#include "base/compare.h"
 #include "base/json.h"
 #include "base/vec.h"
 
@@ -198,9 +199,8 @@ static int by_rank(const void *a, const void *b)
 {
 	const struct thread_lane *x = *(struct thread_lane *const *)a;
 	const struct thread_lane *y = *(struct thread_lane *const *)b;
-	if (x->worker != y->worker)
-		return x->worker ? -1 : 1;
-	return x->at.tid < y->at.tid ? -1 : x->at.tid > y->at.tid;
+
+	return DESCENDING(x->worker, y->worker) ?: ASCENDING(x->at.tid, y->at.tid);
 }
 
 static int add_profile(struct speedscope *s, struct buf *name)

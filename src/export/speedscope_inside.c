@@ -5,6 +5,7 @@
  * chosen task, and for all tasks with the family as the outermost frame. Samples are summed up by
  * stack, for what these profiles are looked at for is where the weight is, not when.
  */
+#include "base/compare.h"
 #include "export/speedscope.h"
 
 #include "base/hash.h"
@@ -185,17 +186,10 @@ static uint64_t function_frame(struct speedscope *s, const struct trace_frame *f
 static int by_profile(const void *a, const void *b)
 {
 	const struct sampled *x = *(struct sampled *const *)a, *y = *(struct sampled *const *)b;
-	if (x->profile != y->profile)
-		return x->profile < y->profile ? -1 : 1;
-	if (x->type != y->type)
-		return x->type < y->type ? -1 : 1;
-	if (x->weight != y->weight)
-		return x->weight > y->weight ? -1 : 1;
-	if (x->kind != y->kind)
-		return x->kind < y->kind ? -1 : 1;
-	if (x->handler != y->handler)
-		return x->handler < y->handler ? -1 : 1;
-	return (x->stack > y->stack) - (x->stack < y->stack);
+
+	return ASCENDING(x->profile, y->profile) ?: ASCENDING(x->type, y->type) ?:
+	       DESCENDING(x->weight, y->weight) ?: ASCENDING(x->kind, y->kind) ?:
+	       ASCENDING(x->handler, y->handler) ?: ASCENDING(x->stack, y->stack);
 }
 
 int speedscope_order_samples(struct speedscope *s)

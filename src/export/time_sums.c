@@ -4,6 +4,7 @@
 #include "export/time_sums.h"
 
 #include "base/cleanup.h"
+#include "base/compare.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "base/vec.h"
@@ -81,13 +82,8 @@ static int by_key(const void *a, const void *b)
 {
 	const struct time_sum *x = *(struct time_sum *const *)a, *y = *(struct time_sum *const *)b;
 
-	if (x->type != y->type)
-		return x->type < y->type ? -1 : 1;
-	if (x->kind != y->kind)
-		return x->kind < y->kind ? -1 : 1;
-	if (x->handler != y->handler)
-		return x->handler < y->handler ? -1 : 1;
-	return x->detail < y->detail ? -1 : x->detail > y->detail;
+	return ASCENDING(x->type, y->type) ?: ASCENDING(x->kind, y->kind) ?:
+	       ASCENDING(x->handler, y->handler) ?: ASCENDING(x->detail, y->detail);
 }
 
 int time_sums_make(struct time_sums *s, struct trace_reader *r, const struct export_options *opt,

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "base/compare.h"
 #include "findings/rule.h"
 
 #include "base/map.h"
@@ -455,11 +456,7 @@ static int compare_drafts(const void *a, const void *b)
 	const struct finding *y = &(*(struct finding_draft *const *)b)->f;
 	size_t xi = rule_index(x->rule), yi = rule_index(y->rule);
 
-	if (x->score != y->score)
-		return x->score > y->score ? -1 : 1;
-	if (xi != yi)
-		return xi < yi ? -1 : 1;
-	return x->kind < y->kind ? -1 : x->kind > y->kind;
+	return DESCENDING(x->score, y->score) ?: ASCENDING(xi, yi) ?: ASCENDING(x->kind, y->kind);
 }
 
 static const struct finding *stronger(const struct finding *a, const struct finding *b)

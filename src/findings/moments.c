@@ -3,6 +3,7 @@
  * What the memory of the process proves at the end of a recording, or else at its start: deadlocks,
  * polls that began before and go on, timers that are overdue, tasks that are done and kept.
  */
+#include "base/compare.h"
 #include "findings/rule.h"
 #include "findings/windows.h"
 #include "moment/threads.h"
@@ -368,9 +369,7 @@ static int most_kept(const void *a, const void *b)
 	const struct kept_kind *x = *(struct kept_kind *const *)a;
 	const struct kept_kind *y = *(struct kept_kind *const *)b;
 
-	if (x->n != y->n)
-		return x->n > y->n ? -1 : 1;
-	return (x->first > y->first) - (x->first < y->first);
+	return DESCENDING(x->n, y->n) ?: ASCENDING(x->first, y->first);
 }
 
 static int judge_kept(struct rule_state *st, const struct rule_moment *rm)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Polls that keep their worker: long ones, one that does not end, blocking calls in short ones. */
+#include "base/compare.h"
 #include "findings/rule.h"
 
 #include "base/map.h"
@@ -234,13 +235,8 @@ static int compare_groups(const void *a, const void *b)
 	const struct long_group *x = *(struct long_group *const *)a;
 	const struct long_group *y = *(struct long_group *const *)b;
 
-	if (x->sum_ns != y->sum_ns)
-		return x->sum_ns > y->sum_ns ? -1 : 1;
-	if (x->kind != y->kind)
-		return x->kind < y->kind ? -1 : 1;
-	if (x->handler != y->handler)
-		return x->handler < y->handler ? -1 : 1;
-	return x->note.call - y->note.call;
+	return DESCENDING(x->sum_ns, y->sum_ns) ?: ASCENDING(x->kind, y->kind) ?:
+	       ASCENDING(x->handler, y->handler) ?: ASCENDING(x->note.call, y->note.call);
 }
 
 #define CPU_SAMPLES 5
@@ -474,13 +470,8 @@ static int compare_calls(const void *a, const void *b)
 	const struct call_group *x = *(struct call_group *const *)a;
 	const struct call_group *y = *(struct call_group *const *)b;
 
-	if (x->sum_ns != y->sum_ns)
-		return x->sum_ns > y->sum_ns ? -1 : 1;
-	if (x->kind != y->kind)
-		return x->kind < y->kind ? -1 : 1;
-	if (x->handler != y->handler)
-		return x->handler < y->handler ? -1 : 1;
-	return x->call - y->call;
+	return DESCENDING(x->sum_ns, y->sum_ns) ?: ASCENDING(x->kind, y->kind) ?:
+	       ASCENDING(x->handler, y->handler) ?: ASCENDING(x->call, y->call);
 }
 
 /* One finding for all: the worst families are named in it. */

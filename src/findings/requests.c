@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Requests that a connection's task serves: which are slow, and where their time goes. */
+#include "base/compare.h"
 #include "findings/rule.h"
 
 #include "base/hist.h"
@@ -169,9 +170,7 @@ static int slower(const void *a, const void *b)
 	const struct handler *x = *(struct handler *const *)a, *y = *(struct handler *const *)b;
 	uint64_t p = hist_quantile(&x->latency, 0.99), q = hist_quantile(&y->latency, 0.99);
 
-	if (p != q)
-		return p > q ? -1 : 1;
-	return (x->handler > y->handler) - (x->handler < y->handler);
+	return DESCENDING(p, q) ?: ASCENDING(x->handler, y->handler);
 }
 
 static int judge_slow_requests(struct rule_state *st)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Where tasks wait: points at which no task goes on, locks that one holds while many wait. */
+#include "base/compare.h"
 #include "findings/rule.h"
 
 #include "base/hash.h"
@@ -141,10 +142,8 @@ static int compare_points(const void *a, const void *b)
 	const struct wait_point *x = *(struct wait_point *const *)a;
 	const struct wait_point *y = *(struct wait_point *const *)b;
 
-	if (x->n_open != y->n_open)
-		return x->n_open > y->n_open ? -1 : 1;
-	return x->kind != y->kind ? (x->kind < y->kind ? -1 : 1)
-				  : (x->place > y->place) - (x->place < y->place);
+	return DESCENDING(x->n_open, y->n_open) ?: ASCENDING(x->kind, y->kind) ?:
+	       ASCENDING(x->place, y->place);
 }
 
 static void find_stuck(struct rule_state *st, const struct wait_point *p)
@@ -434,10 +433,8 @@ static int compare_locks(const void *a, const void *b)
 	const struct lock_point *x = *(struct lock_point *const *)a;
 	const struct lock_point *y = *(struct lock_point *const *)b;
 
-	if (x->sum_ns != y->sum_ns)
-		return x->sum_ns > y->sum_ns ? -1 : 1;
-	return x->kind != y->kind ? (x->kind < y->kind ? -1 : 1)
-				  : (x->place > y->place) - (x->place < y->place);
+	return DESCENDING(x->sum_ns, y->sum_ns) ?: ASCENDING(x->kind, y->kind) ?:
+	       ASCENDING(x->place, y->place);
 }
 
 static int judge_convoy(struct rule_state *st)

@@ -10,6 +10,7 @@
 
 #include "arch/arch.h"
 #include "base/cleanup.h"
+#include "base/compare.h"
 #include "base/file.h"
 #include "base/holes.h"
 #include "base/search.h"
@@ -135,7 +136,7 @@ static int by_addr(const void *a, const void *b)
 {
 	const struct core_segment *x = a, *y = b;
 
-	return x->addr < y->addr ? -1 : x->addr > y->addr;
+	return ASCENDING(x->addr, y->addr);
 }
 
 static int read_headers(struct core *c, const char *path, struct error *err)

@@ -10,6 +10,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/compare.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/units.h"
@@ -75,7 +76,7 @@ static int by_vtable(const void *a, const void *b)
 {
 	const struct inspect_kind *x = a, *y = b;
 
-	return x->vtable < y->vtable ? -1 : x->vtable > y->vtable;
+	return ASCENDING(x->vtable, y->vtable);
 }
 
 /*

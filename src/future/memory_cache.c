@@ -2,6 +2,7 @@
 /* Cached pages of a process's memory; see memory_cache.h. */
 #include "future/memory_cache.h"
 
+#include "base/compare.h"
 #include "base/units.h"
 #include "base/vec.h"
 
@@ -89,7 +90,7 @@ static int by_start(const void *a, const void *b)
 {
 	const struct mem_range *x = a, *y = b;
 
-	return x->addr < y->addr ? -1 : x->addr > y->addr;
+	return ASCENDING(x->addr, y->addr);
 }
 
 bool mem_unchanged(struct mem *m, const struct mem_log *log)
@@ -187,7 +188,7 @@ static int by_addr(const void *a, const void *b)
 {
 	const struct mem_page *const *x = a, *const *y = b;
 
-	return (*x)->addr < (*y)->addr ? -1 : (*x)->addr > (*y)->addr;
+	return ASCENDING((*x)->addr, (*y)->addr);
 }
 
 /* Reads pages that lie in a row; one by one where not all of them are there. */

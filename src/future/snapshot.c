@@ -12,6 +12,7 @@
  * Without a stop nothing is of one moment. Then everything that was read for a task is read once
  * more: if it has not changed, there was a moment at which all of it was so.
  */
+#include "base/compare.h"
 #include "future/inspect.h"
 
 #include "base/cleanup.h"
@@ -183,15 +184,10 @@ static void name_sockets(struct inspect *in, struct await_node *n)
 static int by_id(const void *a, const void *b)
 {
 	const struct inspect_task *x = a, *y = b;
+	bool root_x = x->kind->kind->role == TR_ROOT, root_y = y->kind->kind->role == TR_ROOT;
 
-	if (x->kind->kind->role != y->kind->kind->role &&
-	    (x->kind->kind->role == TR_ROOT || y->kind->kind->role == TR_ROOT))
-		return x->kind->kind->role == TR_ROOT ? 1 : -1;
-	if (x->kind->tokio != y->kind->tokio)
-		return x->kind->tokio ? -1 : 1;
-	if (x->id != y->id)
-		return x->id < y->id ? -1 : 1;
-	return x->addr < y->addr ? -1 : x->addr > y->addr;
+	return ASCENDING(root_x, root_y) ?: DESCENDING(x->kind->tokio, y->kind->tokio) ?:
+	       ASCENDING(x->id, y->id) ?: ASCENDING(x->addr, y->addr);
 }
 
 /* Reads the header again and makes its tree; false: it is no task (any more), or not asked for. */

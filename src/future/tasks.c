@@ -10,6 +10,7 @@
 #include "agent/runtime_async_task.h"
 #include "agent/runtime_tokio.h"
 #include "base/cleanup.h"
+#include "base/compare.h"
 #include "base/search.h"
 #include "base/units.h"
 #include "base/vec.h"
@@ -327,11 +328,8 @@ bool tasks_want_whole(struct inspect *in)
 /* Whether both have their ids from one counter: that of an object's one Tokio. */
 static int by_counter(const struct inspect_task *x, const struct inspect_task *y)
 {
-	if (x->kind->object != y->kind->object)
-		return x->kind->object < y->kind->object ? -1 : 1;
-	if (x->kind->kind->runtime != y->kind->kind->runtime)
-		return x->kind->kind->runtime < y->kind->kind->runtime ? -1 : 1;
-	return x->id < y->id ? -1 : x->id > y->id;
+	return ASCENDING(x->kind->object, y->kind->object) ?:
+	       ASCENDING(x->kind->kind->runtime, y->kind->kind->runtime) ?: ASCENDING(x->id, y->id);
 }
 
 /* The likeliest first: what is in its runtime's list, or known to run. */
@@ -339,13 +337,10 @@ static int by_counter_and_proof(const void *a, const void *b)
 {
 	const struct inspect_task *x = *(struct inspect_task *const *)a;
 	const struct inspect_task *y = *(struct inspect_task *const *)b;
-	int c = by_counter(x, y);
 	int proof_x = 2 * (x->owner != 0) + (x->thread != 0);
 	int proof_y = 2 * (y->owner != 0) + (y->thread != 0);
 
-	if (c || proof_x != proof_y)
-		return c ? c : proof_y - proof_x;
-	return x->addr < y->addr ? -1 : x->addr > y->addr;
+	return by_counter(x, y) ?: DESCENDING(proof_x, proof_y) ?: ASCENDING(x->addr, y->addr);
 }
 
 static bool has_counter(const struct inspect_task *t)

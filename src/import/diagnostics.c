@@ -5,6 +5,7 @@
  */
 #include "import/diagnostics.h"
 
+#include "base/compare.h"
 #include "base/text.h"
 
 #include <inttypes.h>
@@ -51,9 +52,8 @@ void diagnostics_add(struct diagnostics *d, const char *reason, const char *deta
 static int by_number(const void *a, const void *b)
 {
 	const struct doubt *x = a, *y = b;
-	if (x->n != y->n)
-		return x->n > y->n ? -1 : 1;
-	return x->positions[0] < y->positions[0] ? -1 : x->positions[0] > y->positions[0];
+
+	return DESCENDING(x->n, y->n) ?: ASCENDING(x->positions[0], y->positions[0]);
 }
 
 void diagnostics_text(struct diagnostics *d, struct buf *out)

@@ -4,6 +4,7 @@
 #include "import/parts.h"
 
 #include "base/cleanup.h"
+#include "base/compare.h"
 #include "base/vec.h"
 
 #include <dirent.h>
@@ -47,7 +48,8 @@ static long number_of(const char *name, const char *begin, const char *end)
 static int compare(const void *a, const void *b)
 {
 	long x = *(const long *)a, y = *(const long *)b;
-	return (x > y) - (x < y);
+
+	return ASCENDING(x, y);
 }
 
 int parts_open(struct input *folder, const char *begin, const char *end, struct parts *ret,

@@ -2,6 +2,7 @@
 /* Gathers the numbers of short tasks: see numbers.h. */
 #include "index/numbers.h"
 
+#include "base/compare.h"
 #include "base/vec.h"
 
 #include <errno.h>
@@ -81,7 +82,7 @@ static int by_number(const void *a, const void *b)
 {
 	const struct index_named *x = a, *y = b;
 
-	return x->number != y->number ? (x->number < y->number ? -1 : 1) : 0;
+	return ASCENDING(x->number, y->number);
 }
 
 void numbers_sort(struct numbers *n)

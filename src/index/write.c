@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* An index into its file: piece after piece, the header last. */
+#include "base/compare.h"
 #include "index/build.h"
 #include "index/format.h"
 
@@ -175,9 +176,7 @@ static int by_begin(const void *a, const void *b)
 {
 	const struct index_span *x = a, *y = b;
 
-	return x->begin_ns != y->begin_ns ? (x->begin_ns < y->begin_ns ? -1 : 1)
-	       : x->end_ns != y->end_ns	  ? (x->end_ns < y->end_ns ? -1 : 1)
-					  : 0;
+	return ASCENDING(x->begin_ns, y->begin_ns) ?: ASCENDING(x->end_ns, y->end_ns);
 }
 
 /* Items whose first two members are their begin and end. */

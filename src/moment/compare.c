@@ -6,6 +6,7 @@
 #include "moment/compare.h"
 
 #include "base/cleanup.h"
+#include "base/compare.h"
 #include "base/hash.h"
 #include "base/map.h"
 #include "base/text.h"
@@ -118,9 +119,7 @@ static int most_first(const void *a, const void *b)
 {
 	const struct family *x = *(struct family *const *)a, *y = *(struct family *const *)b;
 
-	if (x->n != y->n)
-		return x->n < y->n ? 1 : -1;
-	return strcmp(x->name, y->name);
+	return DESCENDING(x->n, y->n) ?: strcmp(x->name, y->name);
 }
 
 static void count(struct map *families, const struct moment_task *t)

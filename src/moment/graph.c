@@ -9,6 +9,7 @@
 #include "moment/graph.h"
 
 #include "base/cleanup.h"
+#include "base/compare.h"
 #include "base/search.h"
 #include "base/syscalls.h"
 #include "base/text.h"
@@ -209,8 +210,7 @@ static int by_target(const void *a, const void *b)
 {
 	const struct edge *x = a, *y = b;
 
-	return x->to != y->to ? (x->to < y->to ? -1 : 1)
-			      : (x->from > y->from) - (x->from < y->from);
+	return ASCENDING(x->to, y->to) ?: ASCENDING(x->from, y->from);
 }
 
 /* A task that leaves the set takes those along that wait for it: each edge is followed once. */

@@ -4,6 +4,7 @@
  * numbers in them) are one group with a count, so that ten thousand idle connections are one entry.
  */
 #include "moment/render.h"
+#include "base/compare.h"
 #include "moment/sizes.h"
 
 #include "base/cleanup.h"
@@ -431,8 +432,8 @@ static int larger_first(const void *a, const void *b)
 	const struct group *x = a, *y = b;
 
 	if (x->bytes != y->bytes)
-		return x->bytes > y->bytes ? -1 : 1;
-	return x->n && y->n ? (x->tasks[0] > y->tasks[0]) - (x->tasks[0] < y->tasks[0]) : 0;
+		return DESCENDING(x->bytes, y->bytes);
+	return x->n && y->n ? ASCENDING(x->tasks[0], y->tasks[0]) : 0;
 }
 
 static bool group_add(struct group *g, size_t task)

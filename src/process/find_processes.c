@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/compare.h"
 #include "base/vec.h"
 #include "process/process.h"
 
@@ -45,7 +46,7 @@ static int compare(const void *a, const void *b)
 {
 	const pid_t *x = a, *y = b;
 
-	return (*x > *y) - (*x < *y);
+	return ASCENDING(*x, *y);
 }
 
 /* All processes but ourselves that are wanted, lowest pid first. */

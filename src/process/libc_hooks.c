@@ -11,6 +11,7 @@
 #include "process/libc_hooks.h"
 
 #include "base/cleanup.h"
+#include "base/compare.h"
 #include "base/error.h"
 #include "binary/code/code_refs.h"
 #include "process/call_hooks.h"
@@ -139,13 +140,6 @@ static int plan_imports(struct libc_hook_plan *at, const struct process_object *
 	return 0;
 }
 
-static int by_addr(const void *a, const void *b)
-{
-	const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* The functions that a static program has itself; sorted. */
 static size_t find_locals(struct elf_image *image, uint64_t ret[MAX_LOCALS])
 {
@@ -155,7 +149,7 @@ static size_t find_locals(struct elf_image *image, uint64_t ret[MAX_LOCALS])
 	for (size_t i = 0; i < n && found < MAX_LOCALS; i++)
 		if (s[i].type == STT_FUNC && find_function(s[i].name))
 			ret[found++] = s[i].addr;
-	qsort(ret, found, sizeof(*ret), by_addr);
+	qsort(ret, found, sizeof(*ret), compare_u64);
 	return found;
 }
 

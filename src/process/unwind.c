@@ -18,6 +18,7 @@
 
 #include "arch/code.h"
 #include "base/cleanup.h"
+#include "base/compare.h"
 #include "base/search.h"
 #include "base/units.h"
 #include "base/vec.h"
@@ -233,7 +234,7 @@ static int compare_codes(const void *a, const void *b)
 {
 	const struct unwind_code *x = a, *y = b;
 
-	return (x->start > y->start) - (x->start < y->start);
+	return ASCENDING(x->start, y->start);
 }
 
 /* What is in memory only. */

@@ -4,6 +4,7 @@
  * instances there were, their polls, the time in them with and without children, how long they
  * waited between, and how they ended.
  */
+#include "base/compare.h"
 #include "report/samples.h"
 
 #include "base/text.h"
@@ -74,11 +75,9 @@ static int compare(const void *a, const void *b)
 {
 	const struct future_sum *x = *(struct future_sum *const *)a;
 	const struct future_sum *y = *(struct future_sum *const *)b;
-	if (x->self_ns != y->self_ns)
-		return x->self_ns > y->self_ns ? -1 : 1;
-	if (x->kind != y->kind)
-		return x->kind < y->kind ? -1 : 1;
-	return (x->family > y->family) - (x->family < y->family);
+
+	return DESCENDING(x->self_ns, y->self_ns) ?: ASCENDING(x->kind, y->kind) ?:
+	       ASCENDING(x->family, y->family);
 }
 
 int futures_sort(struct report *rep)

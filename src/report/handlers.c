@@ -114,16 +114,12 @@ static int compare_parts(const void *a, const void *b, void *arg)
 {
 	const struct family *x = *(struct family *const *)a, *y = *(struct family *const *)b;
 	const struct report *rep = arg;
-	uint64_t p = family_sort_key(x, rep->opt.sort), q = family_sort_key(y, rep->opt.sort);
+	int r = rep->opt.sort == RS_NAME
+			? strcmp(report_label(rep, x->handler), report_label(rep, y->handler))
+			: DESCENDING(family_sort_key(x, rep->opt.sort),
+				     family_sort_key(y, rep->opt.sort));
 
-	if (rep->opt.sort == RS_NAME) {
-		int by_name = strcmp(report_label(rep, x->handler), report_label(rep, y->handler));
-		if (by_name)
-			return by_name;
-	} else if (p != q) {
-		return p < q ? 1 : -1;
-	}
-	return ASCENDING(x->handler, y->handler);
+	return r ?: ASCENDING(x->handler, y->handler);
 }
 
 void handlers_sort(struct report *rep)

@@ -13,6 +13,7 @@
  */
 #include "report/hists.h"
 
+#include "base/compare.h"
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/map.h"
@@ -374,18 +375,16 @@ static int compare_places(const void *a, const void *b)
 {
 	const struct place_stats *x = *(struct place_stats *const *)a;
 	const struct place_stats *y = *(struct place_stats *const *)b;
-	if (x->poll.sum_ns != y->poll.sum_ns)
-		return x->poll.sum_ns > y->poll.sum_ns ? -1 : 1;
-	return (x->kind > y->kind) - (x->kind < y->kind);
+
+	return DESCENDING(x->poll.sum_ns, y->poll.sum_ns) ?: ASCENDING(x->kind, y->kind);
 }
 
 static int compare_stacks(const void *a, const void *b)
 {
 	const struct stack_count *x = *(struct stack_count *const *)a;
 	const struct stack_count *y = *(struct stack_count *const *)b;
-	if (x->n != y->n)
-		return x->n > y->n ? -1 : 1;
-	return (x->stack > y->stack) - (x->stack < y->stack);
+
+	return DESCENDING(x->n, y->n) ?: ASCENDING(x->stack, y->stack);
 }
 
 /* ---- for people ---- */

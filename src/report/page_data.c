@@ -9,6 +9,7 @@
  */
 #include "report/page_data.h"
 
+#include "base/compare.h"
 #include "base/error.h"
 #include "base/map.h"
 #include "base/vec.h"
@@ -148,9 +149,7 @@ static int longer(const void *a, const void *b)
 {
 	const struct item *x = a, *y = b;
 
-	if (x->length_ns != y->length_ns)
-		return x->length_ns < y->length_ns ? 1 : -1;
-	return (x->begin_ns > y->begin_ns) - (x->begin_ns < y->begin_ns);
+	return DESCENDING(x->length_ns, y->length_ns) ?: ASCENDING(x->begin_ns, y->begin_ns);
 }
 
 /* To `most` items. */
@@ -592,11 +591,8 @@ static int by_thread(const void *a, const void *b, void *arg)
 
 	memcpy(&s, (const char *)a + thread_at, sizeof(s));
 	memcpy(&t, (const char *)b + thread_at, sizeof(t));
-	if (s != t)
-		return s < t ? -1 : 1;
-	if (x->begin_ns != y->begin_ns)
-		return x->begin_ns < y->begin_ns ? -1 : 1;
-	return (x->length_ns < y->length_ns) - (x->length_ns > y->length_ns);
+	return ASCENDING(s, t) ?: ASCENDING(x->begin_ns, y->begin_ns) ?:
+	       DESCENDING(x->length_ns, y->length_ns);
 }
 
 static void sort(struct table_kept *t, size_t thread_at)
@@ -610,7 +606,7 @@ static int by_serial(const void *a, const void *b)
 {
 	const struct page_task *x = a, *y = b;
 
-	return (x->serial > y->serial) - (x->serial < y->serial);
+	return ASCENDING(x->serial, y->serial);
 }
 
 /* Polls of a task that was left out go, too: nothing would say whose they are. */
@@ -635,9 +631,7 @@ static int by_task(const void *a, const void *b)
 {
 	const struct page_poll *x = a, *y = b;
 
-	if (x->task != y->task)
-		return x->task < y->task ? -1 : 1;
-	return (x->nth > y->nth) - (x->nth < y->nth);
+	return ASCENDING(x->task, y->task) ?: ASCENDING(x->nth, y->nth);
 }
 
 static void mark_gaps(struct table_kept *t)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* What the sections of a report ask of it: names, places, sums, what was seen. */
+#include "base/compare.h"
 #include "report/samples.h"
 
-#include "base/compare.h"
 #include "base/vec.h"
 
 #include <errno.h>

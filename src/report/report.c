@@ -8,6 +8,7 @@
  * thread and task until that poll ends. Polls of spawn_blocking closures are no "long polls": to
  * block is what they are for.
  */
+#include "base/compare.h"
 #include "report/samples.h"
 #include "report/still.h"
 #include "report/text_util.h"
@@ -451,16 +452,13 @@ static int compare_families(const void *a, const void *b, void *arg)
 {
 	const struct family *x = *(struct family *const *)a, *y = *(struct family *const *)b;
 	const struct report *rep = arg;
-	if (rep->opt.sort == RS_NAME) {
-		int by_name = strcmp(family_name(rep, x), family_name(rep, y));
-		return by_name ? by_name : (x->kind > y->kind) - (x->kind < y->kind);
-	}
-	if (role_order(x) != role_order(y))
-		return role_order(x) < role_order(y) ? -1 : 1;
-	uint64_t p = family_sort_key(x, rep->opt.sort), q = family_sort_key(y, rep->opt.sort);
-	if (p != q)
-		return p < q ? 1 : -1;
-	return (x->kind > y->kind) - (x->kind < y->kind);
+
+	if (rep->opt.sort == RS_NAME)
+		return strcmp(family_name(rep, x), family_name(rep, y))
+			       ?: ASCENDING(x->kind, y->kind);
+	return ASCENDING(role_order(x), role_order(y)) ?:
+	       DESCENDING(family_sort_key(x, rep->opt.sort), family_sort_key(y, rep->opt.sort)) ?:
+	       ASCENDING(x->kind, y->kind);
 }
 
 static unsigned thread_order(const struct tl_thread *t)
@@ -471,24 +469,19 @@ static unsigned thread_order(const struct tl_thread *t)
 static int compare_threads(const void *a, const void *b)
 {
 	const struct tl_thread *x = a, *y = b;
-	if (thread_order(x) != thread_order(y))
-		return thread_order(x) < thread_order(y) ? -1 : 1;
-	if (x->busy_ns != y->busy_ns)
-		return x->busy_ns < y->busy_ns ? 1 : -1;
-	return (x->thread > y->thread) - (x->thread < y->thread);
+
+	return ASCENDING(thread_order(x), thread_order(y)) ?: DESCENDING(x->busy_ns, y->busy_ns) ?:
+	       ASCENDING(x->thread, y->thread);
 }
 
 static int compare_waits(const void *a, const void *b)
 {
 	const struct wait_place *x = *(struct wait_place *const *)a;
 	const struct wait_place *y = *(struct wait_place *const *)b;
-	if (x->waits.sum != y->waits.sum)
-		return x->waits.sum < y->waits.sum ? 1 : -1;
-	if (x->family->kind != y->family->kind)
-		return x->family->kind < y->family->kind ? -1 : 1;
-	if (x->handler != y->handler)
-		return x->handler < y->handler ? -1 : 1;
-	return (x->place > y->place) - (x->place < y->place);
+
+	return DESCENDING(x->waits.sum, y->waits.sum) ?:
+	       ASCENDING(x->family->kind, y->family->kind) ?: ASCENDING(x->handler, y->handler) ?:
+	       ASCENDING(x->place, y->place);
 }
 
 static void put_waits_in_order(struct report *rep)

@@ -5,6 +5,7 @@
  * or a semaphore, which as a rule lives long, counts as one of several tasks because these waited one
  * after another. Of others they must have waited at the same time.
  */
+#include "base/compare.h"
 #include "report/data.h"
 
 #include "base/cleanup.h"
@@ -115,11 +116,8 @@ static int compare(const void *a, const void *b)
 	const struct waited_resource *x = *(struct waited_resource *const *)a;
 	const struct waited_resource *y = *(struct waited_resource *const *)b;
 
-	if (x->shared != y->shared)
-		return x->shared ? -1 : 1;
-	if (x->waits.sum != y->waits.sum)
-		return x->waits.sum < y->waits.sum ? 1 : -1;
-	return (x->address > y->address) - (x->address < y->address);
+	return DESCENDING(x->shared, y->shared) ?: DESCENDING(x->waits.sum, y->waits.sum) ?:
+	       ASCENDING(x->address, y->address);
 }
 
 void resources_sort(struct report *rep)

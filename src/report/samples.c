@@ -11,6 +11,7 @@
 #include "report/samples.h"
 
 #include "base/cleanup.h"
+#include "base/compare.h"
 #include "base/hash.h"
 #include "base/text.h"
 #include "base/vec.h"
@@ -90,15 +91,10 @@ static int compare_sums(const void *a, const void *b)
 {
 	const struct stack_sum *x = *(struct stack_sum *const *)a;
 	const struct stack_sum *y = *(struct stack_sum *const *)b;
-	if (x->type != y->type)
-		return x->type < y->type ? -1 : 1;
-	if (x->n != y->n)
-		return x->n > y->n ? -1 : 1;
-	if (x->kind != y->kind)
-		return x->kind < y->kind ? -1 : 1;
-	if (x->handler != y->handler)
-		return x->handler < y->handler ? -1 : 1;
-	return (x->stack > y->stack) - (x->stack < y->stack);
+
+	return ASCENDING(x->type, y->type) ?: DESCENDING(x->n, y->n) ?:
+	       ASCENDING(x->kind, y->kind) ?: ASCENDING(x->handler, y->handler) ?:
+	       ASCENDING(x->stack, y->stack);
 }
 
 int samples_sort(struct report *rep)
@@ -196,13 +192,10 @@ static int profile_add(struct cpu_profile *p, const struct report *rep, const st
 static int compare_functions(const void *a, const void *b)
 {
 	const struct profile_function *x = a, *y = b;
-	if (x->self != y->self)
-		return x->self > y->self ? -1 : 1;
-	if (x->total != y->total)
-		return x->total > y->total ? -1 : 1;
 	const char *p = x->frame && x->frame->function ? x->frame->function : "";
 	const char *q = y->frame && y->frame->function ? y->frame->function : "";
-	return strcmp(p, q);
+
+	return DESCENDING(x->self, y->self) ?: DESCENDING(x->total, y->total) ?: strcmp(p, q);
 }
 
 /* Of one family, or with TRACE_KIND_NONE of all that was in polls; of one handler in it, or with
@@ -309,11 +302,9 @@ struct family_profiles {
 static int compare_families(const void *a, const void *b)
 {
 	const struct family_profile *x = a, *y = b;
-	if (x->profile.weight != y->profile.weight)
-		return x->profile.weight > y->profile.weight ? -1 : 1;
-	if (x->family->kind != y->family->kind)
-		return x->family->kind > y->family->kind ? 1 : -1;
-	return (x->handler > y->handler) - (x->handler < y->handler);
+
+	return DESCENDING(x->profile.weight, y->profile.weight) ?:
+	       ASCENDING(x->family->kind, y->family->kind) ?: ASCENDING(x->handler, y->handler);
 }
 
 static bool add_profile(const struct report *rep, unsigned what, const struct family *f,

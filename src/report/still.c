@@ -7,6 +7,7 @@
 #include "report/still.h"
 
 #include "base/cleanup.h"
+#include "base/compare.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/json.h"
@@ -173,9 +174,7 @@ static int most_first(const void *a, const void *b)
 	const struct still_row *x = *(struct still_row *const *)a;
 	const struct still_row *y = *(struct still_row *const *)b;
 
-	if (x->n != y->n)
-		return x->n < y->n ? 1 : -1;
-	return x->first < y->first ? -1 : x->first > y->first;
+	return DESCENDING(x->n, y->n) ?: ASCENDING(x->first, y->first);
 }
 
 static int add_moment(struct report *rep, struct tl_moments *kinds, uint32_t process,

@@ -4,6 +4,7 @@
  * and the system calls made in them. Both by family. Where a stack was taken as the thread left its
  * CPU, the time until it came back is also summed up by that stack.
  */
+#include "base/compare.h"
 #include "report/samples.h"
 
 #include "base/error.h"
@@ -119,13 +120,9 @@ static int compare(const void *a, const void *b)
 {
 	const struct system_sum *x = *(struct system_sum *const *)a;
 	const struct system_sum *y = *(struct system_sum *const *)b;
-	if (x->ns != y->ns)
-		return x->ns > y->ns ? -1 : 1;
-	if (x->kind != y->kind)
-		return x->kind < y->kind ? -1 : 1;
-	if (x->handler != y->handler)
-		return x->handler < y->handler ? -1 : 1;
-	return (x->key > y->key) - (x->key < y->key);
+
+	return DESCENDING(x->ns, y->ns) ?: ASCENDING(x->kind, y->kind) ?:
+	       ASCENDING(x->handler, y->handler) ?: ASCENDING(x->key, y->key);
 }
 
 static int sort(struct system_table *t)

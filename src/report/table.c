@@ -8,6 +8,7 @@
 #include "report/table.h"
 
 #include "base/cleanup.h"
+#include "base/compare.h"
 #include "base/text_fit.h"
 #include "base/vec.h"
 
@@ -245,7 +246,7 @@ static int by_text(const void *a, const void *b)
 	const struct row_text *x = a, *y = b;
 	int r = strcmp(x->text.data ? x->text.data : "", y->text.data ? y->text.data : "");
 
-	return r ? r : (x->row > y->row) - (x->row < y->row);
+	return r ?: ASCENDING(x->row, y->row);
 }
 
 static bool same_text(const struct row_text *x, const struct row_text *y)

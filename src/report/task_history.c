@@ -4,6 +4,7 @@
  * come and sorted by their begins at the end, since a poll comes when it ends, after the wakes in
  * it. A life of very many steps keeps the first and the last ones.
  */
+#include "base/compare.h"
 #include "report/data.h"
 #include "report/text_util.h"
 
@@ -142,8 +143,8 @@ static int request_wait(struct report *rep, const struct tl_wait *wait)
 static int longer_wait(const void *a, const void *b)
 {
 	const struct request_wait *x = a, *y = b;
-	return x->ns != y->ns ? (x->ns < y->ns ? 1 : -1)
-			      : (x->place > y->place) - (x->place < y->place);
+
+	return DESCENDING(x->ns, y->ns) ?: ASCENDING(x->place, y->place);
 }
 
 /* Its last poll is reported after it. */
@@ -223,30 +224,23 @@ int life_wake(struct report *rep, const struct tl_wake *wake)
 static int compare_steps(const void *a, const void *b)
 {
 	const struct history_step *x = a, *y = b;
-	if (x->begin_ns != y->begin_ns)
-		return x->begin_ns < y->begin_ns ? -1 : 1;
-	/* An instant comes before what begins at the same time, except for the end. */
-	bool last = x->type == ST_END, other_last = y->type == ST_END;
-	if (last != other_last)
-		return last ? 1 : -1;
-	/* Outer before inner. */
 	bool polls = x->type == ST_POLL || x->type == ST_FUTURE;
-	if (polls && (y->type == ST_POLL || y->type == ST_FUTURE)) {
-		unsigned p = x->type == ST_FUTURE ? x->depth + 1 : 0;
-		unsigned q = y->type == ST_FUTURE ? y->depth + 1 : 0;
-		if (p != q)
-			return p < q ? -1 : 1;
-	}
-	if (x->end_ns != y->end_ns)
-		return x->end_ns < y->end_ns ? -1 : 1;
-	return (int)x->type - (int)y->type;
+	bool both = polls && (y->type == ST_POLL || y->type == ST_FUTURE);
+	/* Outer before inner. */
+	unsigned p = both && x->type == ST_FUTURE ? x->depth + 1 : 0;
+	unsigned q = both && y->type == ST_FUTURE ? y->depth + 1 : 0;
+
+	/* An instant comes before what begins at the same time, except for the end. */
+	return ASCENDING(x->begin_ns, y->begin_ns) ?:
+	       ASCENDING(x->type == ST_END, y->type == ST_END) ?: ASCENDING(p, q) ?:
+	       ASCENDING(x->end_ns, y->end_ns) ?: ASCENDING(x->type, y->type);
 }
 
 static int compare_requests(const void *a, const void *b)
 {
 	const struct request *x = a, *y = b;
-	return x->begin_ns != y->begin_ns ? (x->begin_ns < y->begin_ns ? -1 : 1)
-					  : (x->serial > y->serial) - (x->serial < y->serial);
+
+	return ASCENDING(x->begin_ns, y->begin_ns) ?: ASCENDING(x->serial, y->serial);
 }
 
 void lives_sort(struct report *rep)

@@ -6,6 +6,7 @@
  */
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/compare.h"
 #include "base/hash.h"
 #include "base/text.h"
 #include "report/text_util.h"
@@ -97,9 +98,7 @@ static int longer(const void *a, const void *b)
 {
 	const struct wait_row *x = a, *y = b;
 
-	if (x->waits.sum != y->waits.sum)
-		return x->waits.sum < y->waits.sum ? 1 : -1;
-	return (x->order > y->order) - (x->order < y->order);
+	return DESCENDING(x->waits.sum, y->waits.sum) ?: ASCENDING(x->order, y->order);
 }
 
 static int make_rows(const struct report *rep, struct wait_rows *ret)

@@ -7,6 +7,7 @@
  */
 #include "report/workers.h"
 
+#include "base/compare.h"
 #include "base/json.h"
 #include "base/map.h"
 #include "base/text.h"
@@ -93,11 +94,9 @@ static int compare_rows(const void *a, const void *b)
 {
 	const struct worker_row *x = a, *y = b;
 	uint64_t xn = x->n_blocked[0] + x->n_blocked[1], yn = y->n_blocked[0] + y->n_blocked[1];
-	if (xn != yn)
-		return xn > yn ? -1 : 1;
-	if (x->run_ns != y->run_ns)
-		return x->run_ns > y->run_ns ? -1 : 1;
-	return x->serial < y->serial ? -1 : x->serial > y->serial;
+
+	return DESCENDING(xn, yn) ?: DESCENDING(x->run_ns, y->run_ns) ?:
+	       ASCENDING(x->serial, y->serial);
 }
 
 /* Rows that are never shown go now and then. */
@@ -302,17 +301,15 @@ static const struct timeline_sink collect = {
 static int compare_units(const void *a, const void *b)
 {
 	const struct unit *x = *(struct unit *const *)a, *y = *(struct unit *const *)b;
-	if (x->n_tasks != y->n_tasks)
-		return x->n_tasks > y->n_tasks ? -1 : 1;
-	return x->name < y->name ? -1 : x->name > y->name;
+
+	return DESCENDING(x->n_tasks, y->n_tasks) ?: ASCENDING(x->name, y->name);
 }
 
 static int compare_parents(const void *a, const void *b)
 {
 	const struct parent *x = *(struct parent *const *)a, *y = *(struct parent *const *)b;
-	if (x->n_children != y->n_children)
-		return x->n_children > y->n_children ? -1 : 1;
-	return x->serial < y->serial ? -1 : x->serial > y->serial;
+
+	return DESCENDING(x->n_children, y->n_children) ?: ASCENDING(x->serial, y->serial);
 }
 
 static int sort_all(struct machines *m)

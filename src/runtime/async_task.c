@@ -16,6 +16,7 @@
  */
 #include "agent/runtime_async_task.h"
 #include "base/cleanup.h"
+#include "base/compare.h"
 #include "base/error.h"
 #include "binary/code/code_refs.h"
 #include "binary/machine.h"
@@ -200,13 +201,6 @@ static void set_vtable_offsets(struct elf_image *image, struct runtime_scan *f, 
 	}
 }
 
-static int by_u64(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
 static bool in_tables(const struct tables *t, uint64_t slot)
 {
 	for (size_t i = 0; i < t->n; i++) {
@@ -230,11 +224,11 @@ static int add_wakers(struct elf_image *image, struct runtime_scan *f, uint32_t 
 	for (size_t i = 0; clones && i < t->n; i++)
 		elf_image_pointer_at(image, t->addrs[i] + 8 * ASYNC_SLOT_CLONE_WAKER, &clones[i]);
 	if (clones)
-		qsort(clones, t->n, sizeof(*clones), by_u64);
+		qsort(clones, t->n, sizeof(*clones), compare_u64);
 	for (size_t i = 0; i + 4 <= n && r == 0; i++) {
 		struct scan_waker *w;
 
-		if (!bsearch(&p[i].target, clones, t->n, sizeof(*clones), by_u64) ||
+		if (!bsearch(&p[i].target, clones, t->n, sizeof(*clones), compare_u64) ||
 		    in_tables(t, p[i].slot) || !tables_run(image, p + i, n - i, 4, false) ||
 		    !tables_takes(image, p[i].target, p[i].slot))
 			continue;
@@ -281,7 +275,7 @@ static int find_direct(struct elf_image *image, struct runtime_scan *f, size_t f
 		targets[n_targets++] = f->wakers[i].wake_by_ref.function;
 	}
 	if (n_targets) {
-		qsort(targets, n_targets, sizeof(*targets), by_u64);
+		qsort(targets, n_targets, sizeof(*targets), compare_u64);
 		r = code_refs_find(image, targets, n_targets, CODE_REFS_ALL, &uses);
 	}
 	for (size_t i = 0; r == 0 && i < uses.n; i++) {

@@ -15,6 +15,7 @@
  * stack holds what is left of an earlier one, the answer is wrong.
  */
 #include "base/cleanup.h"
+#include "base/compare.h"
 #include "base/search.h"
 #include "base/vec.h"
 #include "binary/code/call_index.h"
@@ -158,7 +159,7 @@ static int by_start(const void *a, const void *b)
 {
 	const struct scan_block_on *x = a, *y = b;
 
-	return (x->start > y->start) - (x->start < y->start);
+	return ASCENDING(x->start, y->start);
 }
 
 int block_on_find(struct elf_image *image, struct runtime_scan *f, struct scan_block_on **ret,

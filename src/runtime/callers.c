@@ -11,6 +11,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/compare.h"
 #include "base/error.h"
 #include "base/search.h"
 #include "base/vec.h"
@@ -302,13 +303,6 @@ static char *only_function(const char *where)
 	return strndup(where, len);
 }
 
-static int by_addr(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* Functions that call one by which a block_on waits: it may be inlined into them. */
 static int find_waiting(struct elf_image *image, const struct call_index *calls, uint64_t **ret,
 			size_t *ret_n)
@@ -334,7 +328,7 @@ static int find_waiting(struct elf_image *image, const struct call_index *calls,
 		}
 	}
 	if (*ret_n)
-		qsort(*ret, *ret_n, sizeof(**ret), by_addr);
+		qsort(*ret, *ret_n, sizeof(**ret), compare_u64);
 	return 0;
 }
 

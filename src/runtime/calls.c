@@ -6,6 +6,7 @@
  * found. What passes neither isn't seen: waits inside libc itself, and `syscall` instructions in
  * the program's own code (rustix in its linux_raw form); those are counted.
  */
+#include "base/compare.h"
 #include "runtime/find.h"
 
 #include "base/cleanup.h"
@@ -125,7 +126,7 @@ static int by_addr(const void *a, const void *b)
 {
 	const struct local *x = a, *y = b;
 
-	return (x->addr > y->addr) - (x->addr < y->addr);
+	return ASCENDING(x->addr, y->addr);
 }
 
 static size_t find_locals(struct elf_image *image, struct local *ret, size_t max)

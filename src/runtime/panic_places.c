@@ -16,6 +16,7 @@
  */
 #include "runtime/panic_places.h"
 
+#include "base/compare.h"
 #include "binary/machine.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
@@ -89,13 +90,6 @@ static bool read_location(struct elf_image *image, uint64_t addr, struct locatio
 	return true;
 }
 
-static int by_u64(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
 /* The addresses of a text in read-only data and of the words that point to it (a message may be
  * reached through a table of its pieces), sorted. A text may be there more than once. */
 static size_t find_text(struct elf_image *image, const char *text, uint64_t *ret, size_t max)
@@ -112,7 +106,7 @@ static size_t find_text(struct elf_image *image, const char *text, uint64_t *ret
 				ret[n++] = p[i].slot;
 		}
 	}
-	qsort(ret, n, sizeof(*ret), by_u64);
+	qsort(ret, n, sizeof(*ret), compare_u64);
 	return n;
 }
 
@@ -154,7 +148,7 @@ static bool is_in(const struct location *l, const char *path_end)
 
 static bool is_message(const struct places *p, uint64_t addr)
 {
-	return addr && bsearch(&addr, p->messages, p->n_messages, sizeof(addr), by_u64);
+	return addr && bsearch(&addr, p->messages, p->n_messages, sizeof(addr), compare_u64);
 }
 
 struct listening {

@@ -3,6 +3,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/compare.h"
 #include "trace/objects.h"
 
 #include <ctype.h>
@@ -50,7 +51,8 @@ static int by_text(const void *a, const void *b)
 	const struct label_text *x = a, *y = b;
 	size_t len = x->len < y->len ? x->len : y->len;
 	int r = len ? memcmp(x->at, y->at, len) : 0;
-	return r ? r : (x->len > y->len) - (x->len < y->len);
+
+	return r ?: ASCENDING(x->len, y->len);
 }
 
 /* ---- by a parameter ---- */
@@ -198,8 +200,8 @@ static char *label(const struct named *v, size_t parameter)
 static int by_name(const void *a, const void *b)
 {
 	const struct named *x = a, *y = b;
-	int r = strcmp(x->name, y->name);
-	return r ? r : strcmp(x->full_name, y->full_name);
+
+	return strcmp(x->name, y->name) ?: strcmp(x->full_name, y->full_name);
 }
 
 static int label_all(struct kind_labels *l, const struct named *v, size_t n, size_t parameter)
@@ -535,12 +537,10 @@ static bool are_alike(const struct alike *a, const struct alike *b)
 static int by_label(const void *a, const void *b)
 {
 	const struct alike *x = a, *y = b;
-	int r = x->process != y->process ? (x->process > y->process) - (x->process < y->process)
-		: x->role != y->role	 ? (x->role > y->role) - (x->role < y->role)
-					 : strcmp(x->label, y->label);
 
-	r = r ? r : strcmp(x->full_name, y->full_name);
-	return r ? r : (x->kind > y->kind) - (x->kind < y->kind);
+	return ASCENDING(x->process, y->process) ?: ASCENDING(x->role, y->role) ?:
+	       strcmp(x->label, y->label) ?: strcmp(x->full_name, y->full_name) ?:
+	       ASCENDING(x->kind, y->kind);
 }
 
 /* The path in which `full` differs from another name. */
@@ -688,7 +688,7 @@ static int by_label_only(const void *a, const void *b)
 	const struct alike *x = a, *y = b;
 	int r = strcmp(x->label, y->label);
 
-	return r ? r : (x->process > y->process) - (x->process < y->process);
+	return r ?: ASCENDING(x->process, y->process);
 }
 
 static int label_processes(struct kind_labels *l, const struct trace_reader *r)

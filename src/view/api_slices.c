@@ -154,9 +154,8 @@ static int add_to_task(struct window_task *t, const struct window *w, const stru
 	{                                                                                          \
 		const struct window_task *const *x = a, *const *y = b;                             \
                                                                                                    \
-		if ((*x)->name##_ns != (*y)->name##_ns)                                            \
-			return (*x)->name##_ns > (*y)->name##_ns ? -1 : 1;                         \
-		return ASCENDING((*x)->task, (*y)->task);                                          \
+		return DESCENDING((*x)->name##_ns, (*y)->name##_ns)                                \
+			       ?: ASCENDING((*x)->task, (*y)->task);                               \
 	}
 BY_MOST(poll)
 BY_MOST(wait)

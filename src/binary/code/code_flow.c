@@ -12,6 +12,7 @@
 
 #include "base/budget.h"
 #include "base/cleanup.h"
+#include "base/compare.h"
 #include "base/search.h"
 #include "base/vec.h"
 #include "binary/elf/elf_image.h"
@@ -80,9 +81,7 @@ static int by_slot(const void *a, const void *b)
 {
 	const struct code_slot *x = a, *y = b;
 
-	if (x->base != y->base)
-		return x->base < y->base ? -1 : 1;
-	return x->disp < y->disp ? -1 : x->disp > y->disp;
+	return ASCENDING(x->base, y->base) ?: ASCENDING(x->disp, y->disp);
 }
 
 static bool uses_slot(const struct code_flow *f, const struct insn *in)

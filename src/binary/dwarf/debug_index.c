@@ -8,6 +8,7 @@
  */
 #include "binary/dwarf/debug_index.h"
 
+#include "base/compare.h"
 #include "base/hash.h"
 #include "base/search.h"
 #include "base/vec.h"
@@ -136,7 +137,7 @@ static int by_low(const void *a, const void *b)
 {
 	const struct index_function *x = a, *y = b;
 
-	return x->low < y->low ? -1 : x->low > y->low;
+	return ASCENDING(x->low, y->low);
 }
 
 struct unit_index *unit_index_of(struct dwarf_unit *u)

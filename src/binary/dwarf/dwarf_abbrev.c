@@ -5,6 +5,7 @@
  * A table is read once and shared by all units that name it. For each shape it keeps how many bytes
  * the values take where that is the same for all DIEs: so most of a unit is skipped by additions.
  */
+#include "base/compare.h"
 #include "base/vec.h"
 #include "binary/dwarf/dwarf_read.h"
 
@@ -191,7 +192,7 @@ static int by_code(const void *a, const void *b)
 {
 	const struct dwarf_abbrev *x = a, *y = b;
 
-	return x->code < y->code ? -1 : x->code > y->code;
+	return ASCENDING(x->code, y->code);
 }
 
 const struct dwarf_abbrevs *dwarf_abbrevs_of(const struct dwarf_unit *u)

@@ -12,6 +12,7 @@
  */
 #include "binary/dwarf/units.h"
 
+#include "base/compare.h"
 #include "base/error.h"
 #include "base/search.h"
 #include "base/vec.h"
@@ -451,7 +452,7 @@ static int by_low(const void *a, const void *b)
 {
 	const struct unit_range *x = a, *y = b;
 
-	return x->low < y->low ? -1 : x->low > y->low;
+	return ASCENDING(x->low, y->low);
 }
 
 static bool covering(const struct units *us, uint64_t addr, size_t *ret)

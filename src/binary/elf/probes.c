@@ -16,6 +16,7 @@
  */
 #include "binary/elf/probes.h"
 
+#include "base/compare.h"
 #include "binary/machine.h"
 #include "base/cleanup.h"
 #include "base/cursor.h"
@@ -130,11 +131,9 @@ static int read_notes(const struct elf_image *img, struct probes *ps)
 static int compare(const void *va, const void *vb)
 {
 	const struct probe *a = va, *b = vb;
-	int r = strcmp(a->provider, b->provider);
 
-	if (r == 0)
-		r = strcmp(a->name, b->name);
-	return r ? r : a->addr < b->addr ? -1 : a->addr > b->addr;
+	return strcmp(a->provider, b->provider) ?: strcmp(a->name, b->name) ?:
+	       ASCENDING(a->addr, b->addr);
 }
 
 int probes_read(const struct elf_image *img, struct probes **ret_probes, struct error *err)

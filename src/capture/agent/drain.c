@@ -8,6 +8,7 @@
  * hooked, a head that jumps, is counted and recorded as a loss, at its place.
  */
 #include "base/cleanup.h"
+#include "base/compare.h"
 #include "base/cpu_yield.h"
 #include "base/log.h"
 #include "capture/agent/inlined.h"
@@ -125,7 +126,7 @@ static int compare_own(const void *key, const void *item)
 	const struct attach_thread *t = item;
 	uint32_t own = *(const uint32_t *)key;
 
-	return (own > t->own_tid) - (own < t->own_tid);
+	return ASCENDING(own, t->own_tid);
 }
 
 /*

@@ -14,6 +14,7 @@
 
 #include "arch/code.h"
 #include "base/clock.h"
+#include "base/compare.h"
 #include "base/units.h"
 #include "process/agent_mapping.h"
 
@@ -124,13 +125,6 @@ static uint64_t round_ns(task_fn poll, task_fn wake, struct fake_task *task)
 	return clock_cpu_ns() - began;
 }
 
-static int by_value(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
 uint64_t event_cost_ps(void)
 {
 	uint64_t with[ROUNDS], without[ROUNDS];
@@ -152,8 +146,8 @@ uint64_t event_cost_ps(void)
 	/* The first event of a ring names its thread. */
 	if (dropped || n != 1 + 3ull * CALLS * (ROUNDS + 1))
 		return 0;
-	qsort(with, ROUNDS, sizeof(with[0]), by_value);
-	qsort(without, ROUNDS, sizeof(without[0]), by_value);
+	qsort(with, ROUNDS, sizeof(with[0]), compare_u64);
+	qsort(without, ROUNDS, sizeof(without[0]), compare_u64);
 	uint64_t cost_ns = with[ROUNDS / 2], base_ns = without[ROUNDS / 2];
 	return cost_ns > base_ns ? (cost_ns - base_ns) * 1000 / (3ull * CALLS) : 0;
 }

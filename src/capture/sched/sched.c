@@ -5,6 +5,7 @@
  * The events of each thread have a stream of their own, apart from those of the main source; the
  * clock is the same, so a system call that was made in a poll lies between the poll's ends.
  */
+#include "base/compare.h"
 #include "base/cpu_yield.h"
 #include "base/error.h"
 #include "base/hash.h"
@@ -167,7 +168,7 @@ static int compare_runs(const void *a, const void *b)
 {
 	const struct sched_run *x = a, *y = b;
 
-	return (x->begin_ns > y->begin_ns) - (x->begin_ns < y->begin_ns);
+	return ASCENDING(x->begin_ns, y->begin_ns);
 }
 
 /* The CPU's runs from the moment at which the thread was ready until it got one. Where none is known,
