@@ -610,7 +610,7 @@ static uint64_t outcome(const struct agent_future *f, uint64_t first, uint64_t s
 
 /* Whether its end may be recorded: not if we were switched off since, in the child of a fork, or if
  * the ring is another recording's. Then nothing of the ring is touched. */
-static bool still_ours(const struct agent_future *f)
+static bool is_still_open(const struct agent_future *f)
 {
 	return likely(agent_live() && agent_claim(f->notes) == f->claim);
 }
@@ -643,7 +643,7 @@ static inline void put_end(const struct agent_future *f, uint64_t type, uint64_t
 /* `first` and `second` are the registers of the result. */
 void agent_future_end(struct agent_future *f, uint64_t first, uint64_t second)
 {
-	if (!still_ours(f))
+	if (!is_still_open(f))
 		return;
 	struct agent_notes *n = f->notes;
 	uint64_t type, point = 0;
@@ -747,7 +747,7 @@ bool agent_root_park_begin(struct agent_hook *hook, struct agent_future *f)
 /* Right after that it polls again, or waits again. */
 void agent_root_park_end(struct agent_future *f, uint64_t first)
 {
-	if (!still_ours(f) || f->notes->root == ROOT_OVER)
+	if (!is_still_open(f) || f->notes->root == ROOT_OVER)
 		return;
 	if (f->hook->flags & AGENT_HOOK_RETURNS_READY && !(first & 0xff)) {
 		f->notes->root = ROOT_WAITS;

@@ -231,7 +231,7 @@ void agent_tokio_poll(void *header, struct agent_hook *hook)
 
 /* It will be marked cancelled, also if it is over or about to be: the thread at the end of its last
  * poll must not be misled. */
-static void tell_last_poll(const void *header, uint32_t flag)
+static void emit_last_poll(const void *header, uint32_t flag)
 {
 	struct agent_search at = {0};
 	struct agent_poll *last;
@@ -251,12 +251,12 @@ void agent_tokio_shutdown(void *header, struct agent_hook *hook)
 		__atomic_fetch_add(agent_state_of(hook, header), TOKIO_REFERENCE, __ATOMIC_ACQ_REL);
 
 	if (before & TOKIO_LIFECYCLE && !(before & TOKIO_CANCELLED) && agent_live())
-		tell_last_poll(header, before & TOKIO_COMPLETE ? POLL_FINISHED : POLL_SHUT_DOWN);
+		emit_last_poll(header, before & TOKIO_COMPLETE ? POLL_FINISHED : POLL_SHUT_DOWN);
 	((task_fn)hook->orig)(header);
 
 	uint64_t after = __atomic_load_n(agent_state_of(hook, header), __ATOMIC_ACQUIRE);
 	if (tokio_is_queued(before) && agent_live())
-		tell_last_poll(header, POLL_SHUT_IDLE);
+		emit_last_poll(header, POLL_SHUT_IDLE);
 	n = agent_live() ? agent_notes() : NULL;
 	if (n)
 		__atomic_store_n(&n->shutting, NULL, __ATOMIC_RELEASE);

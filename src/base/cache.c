@@ -112,7 +112,7 @@ static int by_age(const void *a, const void *b)
 }
 
 /* "IDENTITY.ENDING", or whatever has that name: the folder may have held other things before. */
-static bool is_ours(const char *name)
+static bool is_cache_file(const char *name)
 {
 	static const char temporary[] = ".pollux-";
 
@@ -143,7 +143,7 @@ static void folder_trim(int folder, off_t more)
 	while (dir && (entry = readdir(dir))) {
 		struct stat st;
 
-		if (!is_ours(entry->d_name) ||
+		if (!is_cache_file(entry->d_name) ||
 		    fstatat(folder, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
 		    !S_ISREG(st.st_mode))
 			continue;

@@ -64,7 +64,7 @@ static void guard(void)
 }
 
 /* A group of the owner's name and number is his own, as most distributions make them. */
-static bool only_ours(const struct stat *st)
+static bool only_user_can_write(const struct stat *st)
 {
 	const bool group = st->st_mode & S_IWGRP && st->st_gid != st->st_uid;
 
@@ -94,7 +94,7 @@ int file_map_open(int fd, struct file_map *ret)
 		return -errno;
 	if (!S_ISREG(st.st_mode) || st.st_size <= 0)
 		return -EINVAL;
-	if (!only_ours(&st))
+	if (!only_user_can_write(&st))
 		return -EPERM;
 	if (!take_slot(&slot))
 		return -ENFILE;

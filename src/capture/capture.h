@@ -49,7 +49,7 @@ struct capture_options {
 	const char *const *include, *const *exclude; /* of futures, by name; NULL or 0-terminated */
 	/* Reads all tasks of a process as they are now and calls `tell` with them (future/moments.h).
 	 * NULL: the trace gets no moments. */
-	int (*moments)(pid_t pid, int (*tell)(void *ctx, struct trace_moment *m), void *ctx,
+	int (*moments)(pid_t pid, int (*emit)(void *ctx, struct trace_moment *m), void *ctx,
 		       struct error *err);
 };
 
@@ -79,7 +79,7 @@ struct capture_stats {
 };
 void capture_stats_done(struct capture_stats *s);
 /* Writes it into the trace and keeps a copy for the end. */
-int capture_tell_coverage(struct trace_writer *w, struct capture_stats *s,
+int capture_emit_coverage(struct trace_writer *w, struct capture_stats *s,
 			  const struct trace_coverage *c);
 /* Only the copy: the trace knows of it already. */
 int capture_keep_coverage(struct capture_stats *s, const struct trace_coverage *c);

@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <string.h>
 
-int kinds_tell_runtimes(struct trace_writer *w, uint32_t process, const struct runtime_scan *f,
+int kinds_emit_runtimes(struct trace_writer *w, uint32_t process, const struct runtime_scan *f,
 			uint32_t *ret_runtimes)
 {
 	for (size_t i = 0; i < f->n_runtimes; i++) {
@@ -25,7 +25,7 @@ int kinds_tell_runtimes(struct trace_writer *w, uint32_t process, const struct r
 	return 0;
 }
 
-int kinds_tell(struct trace_writer *w, uint32_t process, const struct runtime_scan *f,
+int kinds_emit(struct trace_writer *w, uint32_t process, const struct runtime_scan *f,
 	       const uint32_t *numbers, const struct scan_kind *k, const struct scan_waker *waker,
 	       const struct scan_block_on *block_on, uint32_t *ret_index)
 {

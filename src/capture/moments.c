@@ -40,7 +40,7 @@ struct telling {
 	struct moments *moments;
 	uint32_t process;
 	enum moment_when when;
-	bool told;
+	bool emitted;
 	int rc; /* of the trace */
 };
 
@@ -143,7 +143,7 @@ static int add_places(struct moments *m, struct trace_moment *moment)
 
 /* ---- taking ---- */
 
-static int tell(void *ctx, struct trace_moment *moment)
+static int emit(void *ctx, struct trace_moment *moment)
 {
 	struct telling *t = ctx;
 	struct capture_moment_cost *cost = &t->moments->cost[t->when];
@@ -151,7 +151,7 @@ static int tell(void *ctx, struct trace_moment *moment)
 
 	moment->process = t->process;
 	moment->when = t->when;
-	t->told = true;
+	t->emitted = true;
 	cost->n_tasks += moment->n_tasks;
 	cost->stop_ns += moment->stop_ns;
 	cost->n_processes++;
@@ -173,7 +173,7 @@ static int take(struct moments *m, pid_t pid, uint32_t process, enum moment_when
 {
 	struct telling t = {.moments = m, .process = process, .when = when};
 	struct error why = {0};
-	int rc = m->options->moments(pid, tell, &t, &why);
+	int rc = m->options->moments(pid, emit, &t, &why);
 
 	if (t.rc < 0)
 		return error_sys(err, t.rc, "cannot write the trace");
@@ -182,7 +182,7 @@ static int take(struct moments *m, pid_t pid, uint32_t process, enum moment_when
 	log_debug(LOG_TREE, "the moment of the %s of process %d: %s", moment_when_name(when), pid,
 		  rc < 0 ? why.text : "written");
 	/* One that ends just now loses nothing. */
-	if (rc < 0 && rc != -ESRCH && !t.told)
+	if (rc < 0 && rc != -ESRCH && !t.emitted)
 		cover(m, &t, 0, 0, why.text);
 	return 0;
 }
@@ -215,7 +215,7 @@ int moments_end(struct moments *m, struct capture_stats *stats, struct error *er
 		stats->cost.stop_ns += m->cost[when].stop_ns;
 	}
 	for (size_t i = 0; i < m->coverage.n && rc == 0; i++) {
-		rc = capture_tell_coverage(m->writer, stats, &m->coverage.v[i]);
+		rc = capture_emit_coverage(m->writer, stats, &m->coverage.v[i]);
 		if (rc < 0)
 			error_sys(err, rc, "cannot write the trace");
 	}

@@ -91,7 +91,7 @@ static void look_at_uses(struct capture_set *s, uint64_t now)
 		cpu_use_look(s->uses[i]);
 }
 
-static int tell_uses(struct capture_set *s)
+static int emit_uses(struct capture_set *s)
 {
 	for (size_t i = 0; i < s->n_uses; i++) {
 		const struct trace_cpu sum = cpu_use_sum(s->uses[i]);
@@ -271,7 +271,7 @@ int capture_set_close(struct capture_set *s, const char *reason, struct capture_
 		stats.cost.event_cost_ps = event_cost_ps();
 	one = trace_writer_cost(s->shared.writer, &stats.cost);
 	if (one == 0)
-		one = tell_uses(s);
+		one = emit_uses(s);
 	if (one == 0)
 		one = trace_writer_round(s->shared.writer, clock_monotonic_ns());
 	if (one < 0 && rc == 0)

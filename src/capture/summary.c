@@ -16,7 +16,7 @@ int capture_keep_coverage(struct capture_stats *s, const struct trace_coverage *
 	return coverage_result(&s->coverage);
 }
 
-int capture_tell_coverage(struct trace_writer *w, struct capture_stats *s,
+int capture_emit_coverage(struct trace_writer *w, struct capture_stats *s,
 			  const struct trace_coverage *c)
 {
 	int rc = trace_writer_coverage(w, c);

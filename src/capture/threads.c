@@ -61,7 +61,7 @@ void capture_threads_free(struct capture_threads *t)
 static struct thread_entry *add(struct capture_threads *t, uint32_t process, uint32_t tid,
 				const char *name)
 {
-	const struct trace_thread told = {.process = process, .tid = tid, .name = name};
+	const struct trace_thread record = {.process = process, .tid = tid, .name = name};
 	struct thread_entry *e;
 
 	if (!GROW(t->list, t->n, t->cap))
@@ -71,7 +71,7 @@ static struct thread_entry *add(struct capture_threads *t, uint32_t process, uin
 		return NULL;
 	*e = (struct thread_entry){.thread = {.process = process, .tid = tid}, .slot = t->n};
 	e->named = *name;
-	if (trace_writer_thread(t->writer, &told, &e->thread.index) < 0 ||
+	if (trace_writer_thread(t->writer, &record, &e->thread.index) < 0 ||
 	    map_put(&t->map, process, tid, e) < 0) {
 		free(e);
 		return NULL;
@@ -114,12 +114,12 @@ struct capture_thread *capture_threads_find(const struct capture_threads *t, uin
 int capture_threads_stream(struct capture_threads *t, const struct capture_thread *thread,
 			   uint32_t *ret_index)
 {
-	const struct trace_thread told = {.process = thread->process,
-					  .tid = thread->tid,
-					  .stream_of = thread->index + 1,
-					  .name = ""};
+	const struct trace_thread record = {.process = thread->process,
+					    .tid = thread->tid,
+					    .stream_of = thread->index + 1,
+					    .name = ""};
 
-	return trace_writer_thread(t->writer, &told, ret_index);
+	return trace_writer_thread(t->writer, &record, ret_index);
 }
 
 struct capture_thread *capture_threads_begin(struct capture_threads *t, uint32_t process,

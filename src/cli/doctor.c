@@ -295,7 +295,7 @@ static void add_safe(struct buf *out, const char *label, const char *text)
 	buf_char(out, '\n');
 }
 
-static void tell_coverage(struct buf *out, const struct runtime_scan *f)
+static void print_coverage(struct buf *out, const struct runtime_scan *f)
 {
 	for (size_t i = 0; i < f->coverage.n; i++) {
 		const struct trace_coverage *c = &f->coverage.v[i];
@@ -311,7 +311,7 @@ static void tell_coverage(struct buf *out, const struct runtime_scan *f)
 	}
 }
 
-static void tell_kinds(struct buf *out, const struct runtime_scan *f)
+static void print_kinds(struct buf *out, const struct runtime_scan *f)
 {
 	for (size_t i = 0; i < f->n_kinds; i++) {
 		const struct scan_kind *k = &f->kinds[i];
@@ -326,7 +326,7 @@ static void tell_kinds(struct buf *out, const struct runtime_scan *f)
 	}
 }
 
-static void tell_object(struct buf *out, const struct examined *e, bool kinds)
+static void print_object(struct buf *out, const struct examined *e, bool kinds)
 {
 	const struct runtime_scan *f = &e->scan;
 
@@ -365,13 +365,13 @@ static void tell_object(struct buf *out, const struct examined *e, bool kinds)
 	if (f->n_runtimes == 0)
 		buf_str(out, f->coverage.n ? "    runtime: none that pollux can hook\n"
 					   : "    runtime: no Tokio, async-std or smol in it\n");
-	tell_coverage(out, f);
+	print_coverage(out, f);
 	if (kinds)
-		tell_kinds(out, f);
+		print_kinds(out, f);
 }
 
 /* Whether anything above says why there are no kinds. */
-static bool is_told(const struct diagnosis *d)
+static bool is_diagnosed(const struct diagnosis *d)
 {
 	for (size_t i = 0; i < d->n_checks; i++)
 		if (d->checks[i].verdict == BAD)
@@ -382,7 +382,7 @@ static bool is_told(const struct diagnosis *d)
 	return false;
 }
 
-static void tell(struct buf *out, const struct diagnosis *d, bool kinds)
+static void print(struct buf *out, const struct diagnosis *d, bool kinds)
 {
 	static const char *const words[] = {[GOOD] = "ok", [WARNING] = "warning", [BAD] = "FAIL"};
 
@@ -394,14 +394,15 @@ static void tell(struct buf *out, const struct diagnosis *d, bool kinds)
 		buf_printf(out, "%-14s %-8s%zu loaded, all looked at\n", "objects", "ok",
 			   d->n_looked_at);
 	for (size_t i = 0; i < d->n_objects; i++)
-		tell_object(out, &d->objects[i], kinds);
+		print_object(out, &d->objects[i], kinds);
 	buf_char(out, '\n');
 	if (d->n_kinds && !recordable(d))
 		buf_str(out, "It can't be recorded as things are: see FAIL above.\n");
 	else if (!recordable(d))
-		buf_str(out, is_told(d) ? "It can't be recorded: see above for what is missing.\n"
-					: "It can't be recorded: there is no Tokio, async-std or "
-					  "smol in it.\n");
+		buf_str(out, is_diagnosed(d)
+				     ? "It can't be recorded: see above for what is missing.\n"
+				     : "It can't be recorded: there is no Tokio, async-std or "
+				       "smol in it.\n");
 	else if (d->pid)
 		buf_printf(out, "It can be recorded: pollux record -p %ld\n", d->pid);
 	else
@@ -453,7 +454,7 @@ static void scan_json(struct json *j, const struct runtime_scan *f)
 	json_end_array(j);
 }
 
-static void tell_json(struct buf *out, const struct diagnosis *d)
+static void print_json(struct buf *out, const struct diagnosis *d)
 {
 	static const char *const words[] = {[GOOD] = "ok", [WARNING] = "warning", [BAD] = "bad"};
 	struct json j;
@@ -537,10 +538,10 @@ static int run(const struct cli_args *args, struct error *err)
 	if (r < 0)
 		return 1;
 	if (cli_flag(args, "json")) {
-		tell_json(&out, &d);
+		print_json(&out, &d);
 		r = cli_write(&out, err);
 	} else {
-		tell(&out, &d, cli_flag(args, "kinds"));
+		print(&out, &d, cli_flag(args, "kinds"));
 		text_wrap(&out, cli_columns(args, 0));
 		r = cli_show(args, &out, err);
 	}

@@ -76,11 +76,11 @@ static void find_functions(struct elf_image *image, struct probed_object *o)
 	for (size_t i = 0; i < n && o->n_functions < 8; i++) {
 		const struct provider_probe *known = providers_function(symbols[i].name);
 		struct probed_function *f = &o->functions[o->n_functions];
-		bool told = false;
+		bool printed = false;
 
 		for (size_t k = 0; k < o->n_functions; k++)
-			told |= o->functions[k].known == known;
-		if (!known || told)
+			printed |= o->functions[k].known == known;
+		if (!known || printed)
 			continue;
 		*f = (struct probed_function){.machine = elf_image_machine(image),
 					      .known = known,
@@ -173,8 +173,8 @@ static int listeners(const struct listing *l, const struct probed_object *o, con
 
 /* ---- for people ---- */
 
-static void tell_arg(struct buf *out, const struct probe_arg *arg,
-		     const struct provider_probe *known, size_t i)
+static void print_arg(struct buf *out, const struct probe_arg *arg,
+		      const struct provider_probe *known, size_t i)
 {
 	enum provider_arg what = known ? known->args[i] : PV_UNUSED;
 
@@ -186,8 +186,8 @@ static void tell_arg(struct buf *out, const struct probe_arg *arg,
 	buf_char(out, '\n');
 }
 
-static void tell_site(struct buf *out, const struct listing *l, const struct probed_object *o,
-		      const struct probe *p, const struct provider_probe *known)
+static void print_site(struct buf *out, const struct listing *l, const struct probed_object *o,
+		       const struct probe *p, const struct provider_probe *known)
 {
 	int n = listeners(l, o, p);
 
@@ -200,7 +200,7 @@ static void tell_site(struct buf *out, const struct listing *l, const struct pro
 		buf_printf(out, ": not to be touched: %s", p->refused);
 	buf_char(out, '\n');
 	for (size_t i = 0; i < p->n_args; i++)
-		tell_arg(out, &p->args[i], known, i);
+		print_arg(out, &p->args[i], known, i);
 }
 
 static bool same_probe(const struct probe *a, const struct probe *b)
@@ -208,7 +208,7 @@ static bool same_probe(const struct probe *a, const struct probe *b)
 	return strcmp(a->provider, b->provider) == 0 && strcmp(a->name, b->name) == 0;
 }
 
-static void tell_probes(struct buf *out, const struct listing *l, const struct probed_object *o)
+static void print_probes(struct buf *out, const struct listing *l, const struct probed_object *o)
 {
 	const struct probe *p, *before = NULL;
 	const struct provider_probe *known_before = NULL;
@@ -231,12 +231,12 @@ static void tell_probes(struct buf *out, const struct listing *l, const struct p
 		}
 		before = p;
 		known_before = known;
-		tell_site(out, l, o, p, known);
+		print_site(out, l, o, p, known);
 	}
 }
 
 /* "provider libc: 40 probes that pollux doesn't know" */
-static void tell_unknown(struct buf *out, const struct probed_object *o)
+static void print_unknown(struct buf *out, const struct probed_object *o)
 {
 	const struct probe *p, *q;
 
@@ -257,7 +257,7 @@ static void tell_unknown(struct buf *out, const struct probed_object *o)
 	}
 }
 
-static void tell_functions(struct buf *out, const struct probed_object *o)
+static void print_functions(struct buf *out, const struct probed_object *o)
 {
 	for (size_t i = 0; i < o->n_functions; i++) {
 		const struct probed_function *f = &o->functions[i];
@@ -272,7 +272,7 @@ static void tell_functions(struct buf *out, const struct probed_object *o)
 			struct probe_arg arg;
 
 			providers_function_arg(f->machine, k, &arg);
-			tell_arg(out, &arg, f->known, k);
+			print_arg(out, &arg, f->known, k);
 		}
 	}
 	for (size_t i = 0; o->n_functions && providers_row(i); i++) {
@@ -287,10 +287,10 @@ static void tell_functions(struct buf *out, const struct probed_object *o)
 }
 
 /* The makes of which something was found. */
-static void tell_makes(struct buf *out, const struct probed_object *o)
+static void print_makes(struct buf *out, const struct probed_object *o)
 {
 	const struct probe *p;
-	const char *told[16];
+	const char *printed[16];
 	size_t n = 0;
 
 	for (size_t i = 0; (p = probes_at(o->probes, i)) && n < 16; i++) {
@@ -298,16 +298,16 @@ static void tell_makes(struct buf *out, const struct probed_object *o)
 		bool again = !known;
 
 		for (size_t k = 0; k < n && !again; k++)
-			again = strcmp(told[k], known->source) == 0;
+			again = strcmp(printed[k], known->source) == 0;
 		if (!again)
-			told[n++] = known->source;
+			printed[n++] = known->source;
 	}
 	for (size_t i = 0; i < n; i++)
-		buf_printf(out, "%s%s%s", i ? "; " : "    probes as of: ", told[i],
+		buf_printf(out, "%s%s%s", i ? "; " : "    probes as of: ", printed[i],
 			   i + 1 == n ? "\n" : "");
 }
 
-static void tell(struct buf *out, const struct listing *l)
+static void print(struct buf *out, const struct listing *l)
 {
 	for (size_t i = 0; i < l->n_objects; i++) {
 		const struct probed_object *o = &l->objects[i];
@@ -324,11 +324,11 @@ static void tell(struct buf *out, const struct listing *l)
 		}
 		if (probes_damaged(o->probes))
 			buf_printf(out, "    damaged: %s\n", probes_damaged(o->probes));
-		tell_makes(out, o);
-		tell_probes(out, l, o);
-		tell_functions(out, o);
+		print_makes(out, o);
+		print_probes(out, l, o);
+		print_functions(out, o);
 		if (!l->all)
-			tell_unknown(out, o);
+			print_unknown(out, o);
 		if (probes_n(o->probes) == 0 && o->n_functions == 0)
 			buf_str(out, "    no probes\n");
 	}
@@ -428,7 +428,7 @@ static void json_function(struct json *j, const struct probed_function *f)
 	json_end_object(j);
 }
 
-static void tell_json(struct buf *out, const struct listing *l)
+static void print_json(struct buf *out, const struct listing *l)
 {
 	const struct probe *p;
 	struct json j;
@@ -463,7 +463,7 @@ static void tell_json(struct buf *out, const struct listing *l)
 
 /* ---- the table ---- */
 
-static void tell_table(struct buf *out, bool json)
+static void print_table(struct buf *out, bool json)
 {
 	const struct provider_probe *row;
 	const char *source = "";
@@ -533,7 +533,7 @@ static int run(const struct cli_args *args, struct error *err)
 	if (cli_flag(args, "list")) {
 		if (cli_n_operands(args))
 			return cli_usage(args, "--list takes no program");
-		tell_table(&out, cli_flag(args, "json"));
+		print_table(&out, cli_flag(args, "json"));
 	} else {
 		if (cli_n_operands(args) != 1)
 			return cli_usage(args, "probes needs one process (PID or NAME) or program");
@@ -544,9 +544,9 @@ static int run(const struct cli_args *args, struct error *err)
 		if (r < 0)
 			return 1;
 		if (cli_flag(args, "json"))
-			tell_json(&out, &l);
+			print_json(&out, &l);
 		else
-			tell(&out, &l);
+			print(&out, &l);
 	}
 	if (buf_failed(&out)) {
 		error_set(err, -ENOMEM, "out of memory");

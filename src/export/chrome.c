@@ -647,7 +647,7 @@ static void name_lane(struct buf *b, uint32_t pid, uint32_t tid, const char *nam
 	metadata(b, "thread_sort_index", pid, tid, "sort_index", NULL, rank);
 }
 
-static void tell_cut(struct chrome *c, const struct draw_group *group)
+static void emit_cut(struct chrome *c, const struct draw_group *group)
 {
 	const struct draw_slice s = {.at = {.pid = group->pid, .tid = 1},
 				     .begin_ns = c->draw.sel.from_ns,
@@ -670,7 +670,7 @@ static int on_group(void *ctx, const struct draw_group *group)
 		 group->type == GROUP_CUT ? "cut" : group->name, 0);
 	metadata(b, "process_sort_index", group->pid, 0, "sort_index", NULL, group->rank);
 	if (group->type == GROUP_CUT)
-		tell_cut(c, group);
+		emit_cut(c, group);
 	if (group->site) { /* viewers split labels at commas */
 		_cleanup_free_ char *site = strdup(group->site);
 

@@ -685,7 +685,7 @@ int draw_init(struct draw *d, struct trace_reader *r, const struct export_option
 
 int draw_names(struct draw *d)
 {
-	return lane_names_tell(d);
+	return lane_names_emit(d);
 }
 
 static int draw_findings(struct draw *d)

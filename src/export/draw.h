@@ -167,4 +167,4 @@ void draw_off_cpu_name(struct buf *out, const struct tl_off_cpu *off);
 void draw_stack_text(const struct draw *d, const struct tl_sample *sample, struct buf *out);
 
 /* lane_names.c: groups and lanes in their order, with their numbers, to the pen. */
-int lane_names_tell(struct draw *d);
+int lane_names_emit(struct draw *d);

@@ -19,7 +19,7 @@ struct naming {
 	uint32_t last_pid, last_tid;
 };
 
-static int tell_lane(struct naming *n, struct draw_lane *lane, struct draw_at *at, uint32_t pid,
+static int emit_lane(struct naming *n, struct draw_lane *lane, struct draw_at *at, uint32_t pid,
 		     uint32_t tid, const struct buf *name, uint64_t rank)
 {
 	if (buf_failed(name))
@@ -91,7 +91,7 @@ static void thread_text(const struct draw *d, const struct thread_lane *t, struc
 		   t->at.tid);
 }
 
-static int tell_process(struct naming *n, enum draw_group_type type, const char *of,
+static int emit_process(struct naming *n, enum draw_group_type type, const char *of,
 			const struct trace_process *tp, uint32_t pid)
 {
 	_cleanup_buf_ struct buf name = BUF_INIT;
@@ -106,7 +106,7 @@ static int tell_process(struct naming *n, enum draw_group_type type, const char 
 									  .rank = n->rank++});
 }
 
-static int tell_threads(struct naming *n)
+static int emit_threads(struct naming *n)
 {
 	struct draw *d = n->d;
 	struct lanes *l = &d->sel.lanes;
@@ -130,7 +130,7 @@ static int tell_threads(struct naming *n)
 		const struct trace_process *tp = trace_reader_process(d->reader, i);
 
 		if (tp)
-			TRY(tell_process(n, GROUP_THREADS, "threads", tp, tp->pid));
+			TRY(emit_process(n, GROUP_THREADS, "threads", tp, tp->pid));
 	}
 	qsort(shown, n_shown, sizeof(struct thread_lane *), by_tid);
 	for (uint32_t i = 0; i < n_shown; i++) {
@@ -138,14 +138,14 @@ static int tell_threads(struct naming *n)
 		_cleanup_buf_ struct buf name = BUF_INIT;
 
 		thread_text(d, t, &name);
-		TRY(tell_lane(n, &(struct draw_lane){.group = GROUP_THREADS, .thread = t}, &t->at,
+		TRY(emit_lane(n, &(struct draw_lane){.group = GROUP_THREADS, .thread = t}, &t->at,
 			      t->at.pid, t->at.tid, &name, i));
 	}
 	return 0;
 }
 
 /* What samples saw of threads: many rows, so they come after all that is short. */
-static int tell_thread_stacks(struct naming *n)
+static int emit_thread_stacks(struct naming *n)
 {
 	struct draw *d = n->d;
 	struct lanes *l = &d->sel.lanes;
@@ -164,10 +164,10 @@ static int tell_thread_stacks(struct naming *n)
 				continue;
 			if (!pid) {
 				pid = next_pid(n);
-				TRY(tell_process(n, GROUP_STACKS, "on the CPU: threads", tp, pid));
+				TRY(emit_process(n, GROUP_STACKS, "on the CPU: threads", tp, pid));
 			}
 			thread_text(d, t, &name);
-			TRY(tell_lane(n,
+			TRY(emit_lane(n,
 				      &(struct draw_lane){
 					      .group = GROUP_STACKS, .thread = t, .stacks = true},
 				      &t->stacks_at, pid, t->at.tid, &name, at++));
@@ -176,7 +176,7 @@ static int tell_thread_stacks(struct naming *n)
 	return 0;
 }
 
-static int tell_family(struct naming *n, const struct lane_family *f)
+static int emit_family(struct naming *n, const struct lane_family *f)
 {
 	struct draw *d = n->d;
 	_cleanup_buf_ struct buf name = BUF_INIT;
@@ -220,7 +220,7 @@ static void lane_text(struct draw *d, const struct lane_family *f, const struct 
 	}
 }
 
-static int tell_families(struct naming *n)
+static int emit_families(struct naming *n)
 {
 	struct draw *d = n->d;
 	struct lanes *l = &d->sel.lanes;
@@ -239,12 +239,12 @@ static int tell_families(struct naming *n)
 		if (!f->n_shown)
 			continue;
 		f->pid = next_pid(n);
-		TRY(tell_family(n, f));
+		TRY(emit_family(n, f));
 		for (uint32_t k = 0; k < f->n_shown; k++) {
 			_cleanup_buf_ struct buf name = BUF_INIT;
 
 			lane_text(d, f, &f->lanes[k], &name);
-			TRY(tell_lane(n, &(struct draw_lane){.group = GROUP_FAMILY, .family = f},
+			TRY(emit_lane(n, &(struct draw_lane){.group = GROUP_FAMILY, .family = f},
 				      &f->lanes[k].at, f->pid, ++n->last_tid, &name, at++));
 		}
 		/* What samples saw, many rows, is below all tasks. */
@@ -255,7 +255,7 @@ static int tell_families(struct naming *n)
 				continue;
 			lane_text(d, f, &f->lanes[k], &name);
 			buf_str(&name, ", on the CPU");
-			TRY(tell_lane(n,
+			TRY(emit_lane(n,
 				      &(struct draw_lane){
 					      .group = GROUP_FAMILY, .family = f, .stacks = true},
 				      &f->lanes[k].stacks_at, f->pid, ++n->last_tid, &name, at++));
@@ -265,7 +265,7 @@ static int tell_families(struct naming *n)
 }
 
 /* What is wrong comes first: a lane each, in the order of the report. */
-static int tell_findings(struct naming *n)
+static int emit_findings(struct naming *n)
 {
 	struct draw *d = n->d;
 	size_t n_findings = d->opt->n_findings;
@@ -285,14 +285,14 @@ static int tell_findings(struct naming *n)
 		_cleanup_buf_ struct buf name = BUF_INIT;
 
 		buf_str(&name, d->opt->findings[i].title);
-		TRY(tell_lane(n, &(struct draw_lane){.group = GROUP_FINDINGS}, &d->findings[i], pid,
+		TRY(emit_lane(n, &(struct draw_lane){.group = GROUP_FINDINGS}, &d->findings[i], pid,
 			      (uint32_t)i + 1, &name, i));
 	}
 	d->sel.n_lanes += n_findings;
 	return 0;
 }
 
-int lane_names_tell(struct draw *d)
+int lane_names_emit(struct draw *d)
 {
 	struct naming n = {.d = d};
 
@@ -301,8 +301,8 @@ int lane_names_tell(struct draw *d)
 							       .pid = next_pid(&n),
 							       .name = d->sel.notice,
 							       .rank = n.rank++}));
-	TRY(tell_findings(&n));
-	TRY(tell_threads(&n));
-	TRY(tell_families(&n));
-	return d->pen->sample ? 0 : tell_thread_stacks(&n);
+	TRY(emit_findings(&n));
+	TRY(emit_threads(&n));
+	TRY(emit_families(&n));
+	return d->pen->sample ? 0 : emit_thread_stacks(&n);
 }

@@ -269,7 +269,7 @@ static int too_big(const struct chooser *c, struct error *err)
 	return r;
 }
 
-static void tell(struct chooser *c, uint64_t all_ns, uint64_t all_slices)
+static void emit(struct chooser *c, uint64_t all_ns, uint64_t all_slices)
 {
 	struct export_scope *s = c->sel;
 	struct buf b = BUF_INIT;
@@ -372,7 +372,7 @@ static int choose(struct chooser *c, struct trace_reader *r, struct error *err)
 			return ret;
 	}
 
-	tell(c, all_ns, all_slices);
+	emit(c, all_ns, all_slices);
 	return 0;
 }
 

@@ -366,16 +366,16 @@ static int write_through(struct sqlite *s, int fd, struct trace_reader *reader,
 				 .xSleep = vfs_sleep,
 				 .xCurrentTime = vfs_time,
 				 .xGetLastError = vfs_last_error};
-	sqlite3_vfs ours = vfs;
+	sqlite3_vfs own = vfs;
 
-	if (sqlite3_vfs_register(&ours, 0) != SQLITE_OK)
+	if (sqlite3_vfs_register(&own, 0) != SQLITE_OK)
 		return failed(s, "start");
 	int r = make_database(s, reader, opt);
 	for (enum table t = 0; t < TABLE_N; t++)
 		sqlite3_finalize(s->insert[t]);
 	sqlite3_close(s->db);
 	s->db = NULL;
-	sqlite3_vfs_unregister(&ours);
+	sqlite3_vfs_unregister(&own);
 	return r;
 }
 

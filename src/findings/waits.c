@@ -325,7 +325,7 @@ static int convoy_on_wake(void *ctx, const struct tl_wake *wake)
 	return 0;
 }
 
-static const struct convoy nobody = {.holder_kind = TRACE_KIND_NONE};
+static const struct convoy none = {.holder_kind = TRACE_KIND_NONE};
 
 static void end_convoy(struct lock_point *p)
 {
@@ -362,11 +362,11 @@ static int convoy_on_wait(void *ctx, const struct tl_wait *wait)
 		p->time_ns = wait->begin_ns;
 		p->serial = wait->task->serial;
 		p->number = wait->task->number;
-		p->longest = s->woken == p->serial ? s->last_wake : nobody;
+		p->longest = s->woken == p->serial ? s->last_wake : none;
 	}
 	if (wait->end_ns > p->now.last_ns + CONVOY_PAUSE_NS) {
 		end_convoy(p);
-		p->now = s->woken == wait->task->serial ? s->last_wake : nobody;
+		p->now = s->woken == wait->task->serial ? s->last_wake : none;
 		p->now_max_ns = 0;
 	}
 	p->now.n++;

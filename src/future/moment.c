@@ -296,7 +296,7 @@ int inspect_moment(struct inspect *in, const struct inspect_result *r,
 	return 0;
 }
 
-int future_moment(pid_t pid, int (*tell)(void *ctx, struct trace_moment *m), void *ctx,
+int future_moment(pid_t pid, int (*emit)(void *ctx, struct trace_moment *m), void *ctx,
 		  struct error *err)
 {
 	struct inspect_options opt = {.finished = true, .max_tasks = MOMENT_MAX_TASKS};
@@ -314,7 +314,7 @@ int future_moment(pid_t pid, int (*tell)(void *ctx, struct trace_moment *m), voi
 	if (rc == 0)
 		rc = inspect_moment(in, &result, &moment, err);
 	if (rc == 0)
-		rc = tell(ctx, &moment);
+		rc = emit(ctx, &moment);
 	moment_done(&moment);
 	inspect_result_done(&result);
 	inspect_free(in);

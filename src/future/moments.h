@@ -12,5 +12,5 @@
  * them, valid during the call. Where its threads can't be stopped (another tracer has them), it is
  * read while it runs. 0; negative errno with a sentence: there is no moment, or what tell gave.
  */
-int future_moment(pid_t pid, int (*tell)(void *ctx, struct trace_moment *m), void *ctx,
+int future_moment(pid_t pid, int (*emit)(void *ctx, struct trace_moment *m), void *ctx,
 		  struct error *err);

@@ -97,7 +97,7 @@ static int one_file(const char *path, const struct import_options *opt, struct s
 	return r;
 }
 
-static int tell_end(struct sink *s)
+static int emit_end(struct sink *s)
 {
 	struct providers_stats stats;
 	const struct trace_cost cost = {
@@ -147,13 +147,13 @@ int import_run(const char *const *paths, size_t n, const struct import_options *
 	for (size_t i = 0; i < n && r >= 0; i++)
 		r = one_file(paths[i], opt, &s, ret_summary, err);
 	if (r >= 0) {
-		r = tell_end(&s);
+		r = emit_end(&s);
 		if (r < 0)
 			error_sys(err, r, "cannot write the trace");
 	}
 	ret_summary->n_items = s.n_items;
 	ret_summary->n_events = s.n_events;
-	ret_summary->n_threads = s.n_told;
+	ret_summary->n_threads = s.n_emitted;
 	ret_summary->n_stacks = s.frames.n_stacks;
 	ret_summary->n_lost = s.n_lost;
 	sink_done(&s);

@@ -126,7 +126,7 @@ void input_close(struct input *in)
 	in->data = NULL;
 }
 
-static void tell_progress(const struct input *in)
+static void report_progress(const struct input *in)
 {
 	if (in->options && in->options->progress)
 		in->options->progress(in->options->progress_ctx, in->offset, in->size);
@@ -141,7 +141,7 @@ static void take(struct input *in, size_t len)
 	if (of != in)
 		of->offset += len;
 	if (of->offset / PROGRESS_BYTES != before && (of->size || !of->directory))
-		tell_progress(of);
+		report_progress(of);
 }
 
 /* The rest of a line that is too long. */

@@ -541,7 +541,7 @@ static int read_forms(struct perf_data *d, struct perf_stream *s)
 	return read_file(d, s, &h);
 }
 
-static void tell_cut(struct perf_data *d, const struct perf_stream *s)
+static void emit_cut(struct perf_data *d, const struct perf_stream *s)
 {
 	d->number = d->n_records;
 	if (s->cut && d->in_parts)
@@ -558,7 +558,7 @@ static int read_one(struct perf_data *d, struct input *in)
 	d->stream = &s;
 	int r = read_forms(d, &s);
 	if (r == 0)
-		tell_cut(d, &s);
+		emit_cut(d, &s);
 	stream_done(&s);
 	return r;
 }
@@ -579,7 +579,7 @@ static int read_part(struct perf_data *d, struct folder_part *p)
 	p->reached_ns = s->max_ns;
 	p->done = r <= 0;
 	if (r == 0)
-		tell_cut(d, s);
+		emit_cut(d, s);
 	else if (r < 0 && r == p->in.code)
 		error_sys(d->err, r, "cannot read %s/%s", p->in.whole->path, p->name);
 	return r < 0 ? r : 0;
@@ -618,7 +618,7 @@ static int read_folder(struct perf_data *d, struct input *in)
 	return r;
 }
 
-static void tell(struct perf_data *d)
+static void emit(struct perf_data *d)
 {
 	size_t n_read, n_all;
 
@@ -644,7 +644,7 @@ static int read_data(struct input *in, struct sink *sink, struct error *err)
 		r = sink_flush(sink);
 	sink->n_items += d.n_records;
 	if (r == 0)
-		tell(&d);
+		emit(&d);
 	if (r == 0 && !d.n_known)
 		r = error_set(err, -EBADMSG, "%s: pollux can use none of its samples", in->path);
 	if (r < 0 && !err->code)

@@ -122,11 +122,11 @@ struct import_process *sink_process(struct sink *s, uint32_t pid, const char *ex
 	return p;
 }
 
-static int tell_process(struct sink *s, struct import_process *p)
+static int emit_process(struct sink *s, struct import_process *p)
 {
-	const struct trace_process told = {
+	const struct trace_process record = {
 		.pid = p->pid, .exe = p->exe ? p->exe : s->input, .cmdline = ""};
-	int r = trace_writer_process(s->writer, &told, &p->index);
+	int r = trace_writer_process(s->writer, &record, &p->index);
 	p->declared = r == 0;
 	return r;
 }
@@ -151,19 +151,19 @@ static struct import_thread *new_thread(struct sink *s, uint32_t pid, uint32_t t
 	return t;
 }
 
-static int tell_thread(struct sink *s, struct import_thread *t)
+static int emit_thread(struct sink *s, struct import_thread *t)
 {
 	struct import_process *p = t->process;
 
 	if (!p->exe && t->comm_len)
 		p->exe = strdup(t->comm);
-	int r = p->declared ? 0 : tell_process(s, p);
+	int r = p->declared ? 0 : emit_process(s, p);
 	if (r < 0)
 		return failed(s, r);
-	const struct trace_thread told = {.process = p->index, .tid = t->tid, .name = t->comm};
-	r = trace_writer_thread(s->writer, &told, &t->index);
+	const struct trace_thread record = {.process = p->index, .tid = t->tid, .name = t->comm};
+	r = trace_writer_thread(s->writer, &record, &t->index);
 	t->declared = r == 0;
-	s->n_told += t->declared;
+	s->n_emitted += t->declared;
 	return failed(s, r);
 }
 
@@ -189,7 +189,7 @@ struct import_thread *sink_thread(struct sink *s, uint32_t pid, uint32_t tid, co
 	if (!t)
 		return NULL;
 	set_comm(s, t, comm, len);
-	return t->declared || tell_thread(s, t) == 0 ? t : NULL;
+	return t->declared || emit_thread(s, t) == 0 ? t : NULL;
 }
 
 int sink_comm(struct sink *s, uint32_t pid, uint32_t tid, const char *comm, size_t len)
@@ -330,11 +330,11 @@ static int give_sys_exit(struct sink *s, const struct sink_item *h)
 static int report_aux(struct sink *s, struct import_thread *t, struct trace_event *ev)
 {
 	if (!t->stream) {
-		const struct trace_thread told = {.process = t->process->index,
-						  .tid = t->tid,
-						  .stream_of = t->index + 1,
-						  .name = ""};
-		int r = trace_writer_thread(s->writer, &told, &ev->thread);
+		const struct trace_thread record = {.process = t->process->index,
+						    .tid = t->tid,
+						    .stream_of = t->index + 1,
+						    .name = ""};
+		int r = trace_writer_thread(s->writer, &record, &ev->thread);
 		if (r < 0)
 			return failed(s, r);
 		t->stream = ev->thread + 1;
@@ -489,7 +489,7 @@ static int give(struct sink *s, const struct sink_item *h)
  * the recording twice, adjacent in order of time. Only a wake can come twice in one microsecond,
  * which is the resolution of most texts.
  */
-static bool is_told_twice(const struct sink_item *h)
+static bool is_duplicate(const struct sink_item *h)
 {
 	if (!h->thread)
 		return false;
@@ -510,7 +510,7 @@ static int give_first(struct sink *s)
 	if (!order_next(&s->order, UINT64_MAX, &h))
 		return 0;
 
-	bool twice = is_told_twice(&h);
+	bool twice = is_duplicate(&h);
 
 	if (h.order.time < s->given_ns) {
 		s->n_late++;

@@ -79,7 +79,7 @@ struct sink {
 	struct map away;	       /* threads off their CPU, by the kernel's number for them */
 	struct import_thread **active; /* threads on which something happened since the last loss */
 	size_t n_active, active_cap;
-	uint32_t n_threads, n_told;
+	uint32_t n_threads, n_emitted;
 	bool rounds;	   /* the trace gets rounds: not if several files are read */
 	uint64_t given_ns; /* what was taken out of the order last */
 	uint64_t n_items;  /* set by the importers as they go */

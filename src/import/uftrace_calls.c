@@ -297,7 +297,7 @@ static int kind_of(struct calls *c, struct call_function *f, bool task, const ch
 	return 0;
 }
 
-static int tell(struct calls *c, const struct traced_call *call, enum trace_event_type type,
+static int emit(struct calls *c, const struct traced_call *call, enum trace_event_type type,
 		uint64_t time)
 {
 	struct trace_event ev = {.time = time,
@@ -356,7 +356,7 @@ static int begin_task(struct calls *c, struct traced_call *root, struct call_fun
 	root->role = CR_TASK;
 	root->instance = c->thread->tid | nested << 32;
 	c->stats.n_polls++;
-	return tell(c, root, TE_POLL_BEGIN, root->time);
+	return emit(c, root, TE_POLL_BEGIN, root->time);
 }
 
 static int begin_future(struct calls *c, struct traced_call *call, struct call_function *f)
@@ -374,7 +374,7 @@ static int begin_future(struct calls *c, struct traced_call *call, struct call_f
 	/* Not an address, but one and the same for what is most likely the same future. */
 	call->instance = mix(mix(parent->instance, f->serial), parent->n_children++);
 	c->stats.n_futures++;
-	return tell(c, call, TE_FUTURE_BEGIN, call->time);
+	return emit(c, call, TE_FUTURE_BEGIN, call->time);
 }
 
 static int begin(struct calls *c, struct traced_call *call, struct call_function *f)
@@ -418,9 +418,9 @@ static int end_top(struct calls *c, uint64_t time)
 	struct traced_call *call = &c->stack[--c->n];
 
 	if (call->role == CR_FUTURE)
-		return tell(c, call, TE_FUTURE_END, time);
+		return emit(c, call, TE_FUTURE_END, time);
 	if (call->role == CR_TASK)
-		return tell(c, call, TE_POLL_END, time);
+		return emit(c, call, TE_POLL_END, time);
 	c->stats.n_bare += call->role == CR_HELD;
 	return 0;
 }

@@ -31,7 +31,7 @@ static bool overlaps(const struct window *w, uint64_t begin_ns, uint64_t end_ns)
 }
 
 /* Of the timeline: those that it knows from their begin, and that are no spans. */
-static int tell(const struct reading *r, const struct index_span *span)
+static int emit(const struct reading *r, const struct index_span *span)
 {
 	const struct window *w = r->w;
 
@@ -60,7 +60,7 @@ static int on_poll(void *ctx, const struct tl_poll *poll)
 	const struct index_span *before = was_in(r, &span);
 	if (before && before->type == SPAN_READY)
 		span.since_ns = before->begin_ns;
-	return tell(r, &span);
+	return emit(r, &span);
 }
 
 static int on_wait(void *ctx, const struct tl_wait *wait)
@@ -73,7 +73,7 @@ static int on_wait(void *ctx, const struct tl_wait *wait)
 	/* The rest of one that began before: it is a span. */
 	if (wait->begin_ns <= r->first_ns && was_in(r, &span))
 		return 0;
-	return tell(r, &span);
+	return emit(r, &span);
 }
 
 static int on_block(void *ctx, const struct tl_block *block)
@@ -81,7 +81,7 @@ static int on_block(void *ctx, const struct tl_block *block)
 	struct index_span span;
 
 	index_span_of_block(block, &span);
-	return tell(ctx, &span);
+	return emit(ctx, &span);
 }
 
 static int on_park(void *ctx, const struct tl_park *park)
@@ -89,7 +89,7 @@ static int on_park(void *ctx, const struct tl_park *park)
 	struct index_span span;
 
 	index_span_of_park(park, &span);
-	return tell(ctx, &span);
+	return emit(ctx, &span);
 }
 
 static int on_off_cpu(void *ctx, const struct tl_off_cpu *off)
@@ -97,7 +97,7 @@ static int on_off_cpu(void *ctx, const struct tl_off_cpu *off)
 	struct index_span span;
 
 	index_span_of_off_cpu(off, &span);
-	return tell(ctx, &span);
+	return emit(ctx, &span);
 }
 
 static int on_syscall(void *ctx, const struct tl_syscall *call)
@@ -105,7 +105,7 @@ static int on_syscall(void *ctx, const struct tl_syscall *call)
 	struct index_span span;
 
 	index_span_of_syscall(call, &span);
-	return tell(ctx, &span);
+	return emit(ctx, &span);
 }
 
 static const struct trace_kind *reader_kind(const void *ctx, uint32_t kind)

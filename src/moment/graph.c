@@ -134,7 +134,7 @@ struct way {
 	size_t *path;
 	const struct await_node **leaves;
 	size_t *place; /* 1 + where a task is on the path; 0: not on it */
-	bool *told;    /* it leads into a cycle that was reported */
+	bool *seen;    /* it leads into a cycle that was reported */
 };
 
 static int add_cycle(struct graph *g, size_t start, const bool *in_set, struct way *w)
@@ -142,7 +142,7 @@ static int add_cycle(struct graph *g, size_t start, const bool *in_set, struct w
 	size_t at = start, n = 0, first;
 	struct graph_cycle *c;
 
-	while (!w->place[at] && !w->told[at]) {
+	while (!w->place[at] && !w->seen[at]) {
 		struct leaf_list l = {0};
 
 		collect(g, g->moment->tasks[at].tree, in_set, &l);
@@ -156,7 +156,7 @@ static int add_cycle(struct graph *g, size_t start, const bool *in_set, struct w
 	first = w->place[at];
 	for (size_t i = 0; i < n; i++) {
 		w->place[w->path[i]] = 0;
-		w->told[w->path[i]] = true;
+		w->seen[w->path[i]] = true;
 	}
 	if (!first)
 		return 0;
@@ -258,18 +258,18 @@ static int keep_stuck(struct graph *g, bool *in_set)
 static int find_cycles(struct graph *g)
 {
 	size_t n = g->moment->n_tasks ? g->moment->n_tasks : 1;
-	_cleanup_free_ bool *in_set = calloc(n, sizeof(*in_set)), *told = calloc(n, sizeof(*told));
+	_cleanup_free_ bool *in_set = calloc(n, sizeof(*in_set)), *seen = calloc(n, sizeof(*seen));
 	_cleanup_free_ size_t *path = calloc(n, sizeof(*path)), *place = calloc(n, sizeof(*place));
 	_cleanup_free_ const struct await_node **leaves = calloc(n, sizeof(*leaves));
-	struct way w = {path, leaves, place, told};
+	struct way w = {path, leaves, place, seen};
 
-	if (!in_set || !told || !path || !place || !leaves)
+	if (!in_set || !seen || !path || !place || !leaves)
 		return -ENOMEM;
 	for (size_t i = 0; i < g->moment->n_tasks; i++)
 		in_set[i] = g->moment->tasks[i].tree && g->moment->tasks[i].state == IS_IDLE;
 	TRY(keep_stuck(g, in_set));
 	for (size_t i = 0; i < g->moment->n_tasks; i++)
-		if (in_set[i] && !told[i])
+		if (in_set[i] && !seen[i])
 			TRY(add_cycle(g, i, in_set, &w));
 	return 0;
 }

@@ -571,42 +571,42 @@ static void take_held(struct agent_hook *to, const struct agent_hook *from)
 }
 
 /* Whether an entry is the one that we would write, but for what is learned or comes later. */
-static bool same_hook(const struct agent_hook *ours, struct agent_hook there)
+static bool same_hook(const struct agent_hook *own, struct agent_hook there)
 {
 	const uint16_t learned = AGENT_HOOK_WORKER | AGENT_HOOK_SERVES | AGENT_HOOK_HANDLER;
 
-	there.flags = (uint16_t)((there.flags & ~learned) | (ours->flags & learned));
-	there.program = ours->program;
-	if (ours->flags & AGENT_HOOK_HELD) {
-		there.last_state = ours->last_state;
-		take_held(&there, ours);
-	} else if (is_future(ours)) {
-		there.future.alone = ours->future.alone;
+	there.flags = (uint16_t)((there.flags & ~learned) | (own->flags & learned));
+	there.program = own->program;
+	if (own->flags & AGENT_HOOK_HELD) {
+		there.last_state = own->last_state;
+		take_held(&there, own);
+	} else if (is_future(own)) {
+		there.future.alone = own->future.alone;
 	} else {
-		if (ours->task.vtable_offset == OFFSET_UNKNOWN)
+		if (own->task.vtable_offset == OFFSET_UNKNOWN)
 			there.task.vtable_offset = OFFSET_UNKNOWN;
-		if (ours->task.state_offset == OFFSET_UNKNOWN)
+		if (own->task.state_offset == OFFSET_UNKNOWN)
 			there.task.state_offset = OFFSET_UNKNOWN;
-		if (ours->type == AH_ASYNC_RUN)
-			there.task.end_offset = ours->task.end_offset;
+		if (own->type == AH_ASYNC_RUN)
+			there.task.end_offset = own->task.end_offset;
 	}
 	/* Entries begin as all zero bytes. NOLINTNEXTLINE(bugprone-suspicious-memory-comparison) */
-	return !memcmp(&there, ours, sizeof(there));
+	return !memcmp(&there, own, sizeof(there));
 }
 
 /* What was learned of it stays, so that a poll which began with it ends with it. */
-static void keep_learned(struct agent_hook *ours, const struct agent_hook *there)
+static void keep_learned(struct agent_hook *own, const struct agent_hook *there)
 {
-	if (ours->flags & AGENT_HOOK_HELD)
-		take_held(ours, there);
-	if (is_future(ours))
+	if (own->flags & AGENT_HOOK_HELD)
+		take_held(own, there);
+	if (is_future(own))
 		return;
-	if (ours->task.vtable_offset == OFFSET_UNKNOWN)
-		ours->task.vtable_offset = there->task.vtable_offset;
-	if (ours->task.state_offset == OFFSET_UNKNOWN)
-		ours->task.state_offset = there->task.state_offset;
-	if (ours->type == AH_ASYNC_RUN)
-		ours->task.end_offset = there->task.end_offset;
+	if (own->task.vtable_offset == OFFSET_UNKNOWN)
+		own->task.vtable_offset = there->task.vtable_offset;
+	if (own->task.state_offset == OFFSET_UNKNOWN)
+		own->task.state_offset = there->task.state_offset;
+	if (own->type == AH_ASYNC_RUN)
+		own->task.end_offset = there->task.end_offset;
 }
 
 /* A thread that is still inside, or comes out of a poll, looks at the table at any time. */

@@ -540,12 +540,12 @@ static int patch_across(struct attach *a, struct injector *in, struct error *err
 	struct across x = agent_mapping_across(in, &a->layout);
 
 	TRY(hooks_patch_across(&a->hooks, &x, &a->objects, err));
-	future_hooks_tell_dropped(&a->hooks, a->hooked, a->n_hooked);
+	future_hooks_cover_dropped(&a->hooks, a->hooked, a->n_hooked);
 	return 0;
 }
 
 /* Gives the agent the threads that are in a block_on. */
-static int tell_roots(struct attach *a, struct error *err)
+static int emit_roots(struct attach *a, struct error *err)
 {
 	uint32_t words[1 + AGENT_MAX_ROOTS] = {0};
 	int rc = roots_find(&a->roots, &a->process, &a->hooks, a->hooked, a->n_hooked);
@@ -602,12 +602,12 @@ static int load_agent(struct attach *a, struct injector *in, struct stale_agents
 	if (rc == 0)
 		rc = patch_sites(a, err);
 	if (rc == 0)
-		rc = tell_roots(a, err);
+		rc = emit_roots(a, err);
 	if (rc == 0) {
 		/* One that came in between, before its ways were hooked. */
 		if (a->may_call && seccomp_watch_all(&a->filters, &a->process))
 			shut_in(a);
-		cover_tell(&a->coverage, a->hooked, a->n_hooked, &a->hooks, a->futures != NULL);
+		cover_objects(&a->coverage, a->hooked, a->n_hooked, &a->hooks, a->futures != NULL);
 		rc = coverage_result(&a->coverage);
 	}
 	a->loaded = rc == 0;

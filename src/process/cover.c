@@ -29,8 +29,8 @@ static void print_scan(struct coverage_list *c, const struct runtime_scan *f)
 }
 
 /* Those of one reason together. */
-static void tell_left_futures(struct coverage_list *c, struct hooked_object *const *objects,
-			      size_t n_objects, const char *trouble)
+static void cover_left_futures(struct coverage_list *c, struct hooked_object *const *objects,
+			       size_t n_objects, const char *trouble)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT;
 	uint64_t n = 0;
@@ -52,11 +52,11 @@ static void tell_left_futures(struct coverage_list *c, struct hooked_object *con
 	coverage_add(c, FUTURES, 0, n, text.data);
 }
 
-static void tell_futures(struct coverage_list *c, struct hooked_object *const *objects,
-			 size_t n_objects)
+static void cover_futures(struct coverage_list *c, struct hooked_object *const *objects,
+			  size_t n_objects)
 {
-	const char *told[MAX_REASONS];
-	size_t n_told = 0, n_hooked = 0;
+	const char *reasons[MAX_REASONS];
+	size_t n_reasons = 0, n_hooked = 0;
 	bool blind = false;
 
 	for (size_t i = 0; i < n_objects; i++) {
@@ -68,12 +68,12 @@ static void tell_futures(struct coverage_list *c, struct hooked_object *const *o
 			bool known = !trouble || f->v[k].holder;
 
 			n_hooked += !trouble && !f->v[k].holder;
-			for (size_t t = 0; t < n_told && !known; t++)
-				known = told[t] == trouble;
-			if (known || n_told == MAX_REASONS)
+			for (size_t t = 0; t < n_reasons && !known; t++)
+				known = reasons[t] == trouble;
+			if (known || n_reasons == MAX_REASONS)
 				continue;
-			told[n_told++] = trouble;
-			tell_left_futures(c, objects, n_objects, trouble);
+			reasons[n_reasons++] = trouble;
+			cover_left_futures(c, objects, n_objects, trouble);
 		}
 	}
 	coverage_add(c, FUTURES, n_hooked, n_hooked, "");
@@ -122,8 +122,8 @@ static bool sees_panics(const struct hooked_object *o, const struct hooks *h)
 }
 
 /* What isn't seen of an object since its unwinder is out of reach. */
-static void tell_unwinder(struct coverage_list *c, const struct hooked_object *o,
-			  const struct hooks *h, bool futures)
+static void cover_unwinder(struct coverage_list *c, const struct hooked_object *o,
+			   const struct hooks *h, bool futures)
 {
 	const struct runtime_scan *f = &o->attach.scan;
 	const char *file = file_name(o->object->path);
@@ -149,8 +149,8 @@ static void tell_unwinder(struct coverage_list *c, const struct hooked_object *o
 			      file, unwinder_text(o->unwinder));
 }
 
-void cover_tell(struct coverage_list *c, struct hooked_object *const *objects, size_t n_objects,
-		const struct hooks *h, bool futures)
+void cover_objects(struct coverage_list *c, struct hooked_object *const *objects, size_t n_objects,
+		   const struct hooks *h, bool futures)
 {
 	struct trace_coverage *row;
 	size_t n_wakes = 0;
@@ -162,7 +162,7 @@ void cover_tell(struct coverage_list *c, struct hooked_object *const *objects, s
 		for (size_t k = 0; k < f->n_wakers; k++)
 			n_wakes += f->wakers[k].n_direct;
 		print_scan(c, f);
-		tell_unwinder(c, objects[i], h, futures);
+		cover_unwinder(c, objects[i], h, futures);
 		for (size_t k = first; k < c->n; k++)
 			c->v[k].object = f->path;
 	}
@@ -171,7 +171,7 @@ void cover_tell(struct coverage_list *c, struct hooked_object *const *objects, s
 		     : h->n_unbound   ? "the others are bound at the first call"
 				      : "");
 	if (futures)
-		tell_futures(c, objects, n_objects);
+		cover_futures(c, objects, n_objects);
 	if (h->n_root_polls)
 		coverage_add(c, "block_on futures", h->n_root_polls, h->n_root_polls, "");
 	if (n_wakes)

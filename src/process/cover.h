@@ -7,5 +7,5 @@
 
 /* Everything from the scans, to which the rows' objects and runtimes belong, and the hooks;
  * `futures`: they were asked for. */
-void cover_tell(struct coverage_list *c, struct hooked_object *const *objects, size_t n_objects,
-		const struct hooks *h, bool futures);
+void cover_objects(struct coverage_list *c, struct hooked_object *const *objects, size_t n_objects,
+		   const struct hooks *h, bool futures);

@@ -278,13 +278,13 @@ static void on_wake(int signal_number)
 static int unblock_and_wait(void *arg)
 {
 	struct sigaction act = {.sa_handler = on_wake};
-	sigset_t ours, before;
+	sigset_t own, before;
 	struct follow *f = arg;
 
 	sigaction(WAKE_SIGNAL, &act, NULL);
-	sigemptyset(&ours);
-	sigaddset(&ours, WAKE_SIGNAL);
-	pthread_sigmask(SIG_UNBLOCK, &ours, &before);
+	sigemptyset(&own);
+	sigaddset(&own, WAKE_SIGNAL);
+	pthread_sigmask(SIG_UNBLOCK, &own, &before);
 	int rc = wait_for(f);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return rc;

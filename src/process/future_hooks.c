@@ -222,8 +222,8 @@ int future_hooks_plan(struct hooks *h, const struct process *p, struct hooked_ob
 	return rc < 0 ? error_sys(err, rc, "cannot plan the hooks") : 0;
 }
 
-void future_hooks_tell_dropped(struct hooks *h, struct hooked_object *const *objects,
-			       size_t n_objects)
+void future_hooks_cover_dropped(struct hooks *h, struct hooked_object *const *objects,
+				size_t n_objects)
 {
 	for (size_t i = 0; i < h->n; i++) {
 		const struct agent_hook *hook = &h->table[i];

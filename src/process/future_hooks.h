@@ -12,5 +12,5 @@
 int future_hooks_plan(struct hooks *h, const struct process *p, struct hooked_object *o, bool near,
 		      struct error *err);
 /* Gives those their `trouble` that hooks_patch_across() has dropped. */
-void future_hooks_tell_dropped(struct hooks *h, struct hooked_object *const *objects,
-			       size_t n_objects);
+void future_hooks_cover_dropped(struct hooks *h, struct hooked_object *const *objects,
+				size_t n_objects);

@@ -103,7 +103,7 @@ static void set_range(struct process_object *o, const struct elf_head *h)
 }
 
 /* What we have too little of ourselves says nothing about the program. */
-static bool ours(int rc)
+static bool own(int rc)
 {
 	return rc == -ENOMEM || rc == -EMFILE || rc == -ENFILE;
 }
@@ -158,7 +158,7 @@ static int open_mapped(const struct process *p, const struct process_map *m, boo
 		 (unsigned long long)m->end);
 	fd = file_open_at(p->proc_fd, name, 0, 0, NULL);
 	*ret_certain = fd >= 0;
-	if (fd >= 0 || fd == -EINVAL || ours(fd) || m->path[0] != '/' || m->deleted)
+	if (fd >= 0 || fd == -EINVAL || own(fd) || m->path[0] != '/' || m->deleted)
 		return fd;
 
 	_cleanup_close_ int root = openat(p->proc_fd, "root", O_PATH | O_CLOEXEC);
@@ -289,7 +289,7 @@ static int add_library(const struct process *p, const struct process_maps *maps,
 			struct error why = {0};
 			int rc = elf_image_open_resting(fd, m->path, &made.image, &why);
 
-			if (ours(rc))
+			if (own(rc))
 				return error_set(err, rc, "%s", why.text);
 			if (rc < 0)
 				made.reason = strdup(why.text);

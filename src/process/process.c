@@ -41,13 +41,13 @@ void process_step(const char *what)
 
 int process_same_ns(const struct process *p, const char *kind)
 {
-	char ours[32], theirs[32];
+	char own[32], theirs[32];
 	struct stat a, b;
 
 	/* Who may trace may look. */
-	snprintf(ours, sizeof(ours), "/proc/self/ns/%s", kind);
+	snprintf(own, sizeof(own), "/proc/self/ns/%s", kind);
 	snprintf(theirs, sizeof(theirs), "ns/%s", kind);
-	if (stat(ours, &a) < 0 || fstatat(p->proc_fd, theirs, &b, 0) < 0)
+	if (stat(own, &a) < 0 || fstatat(p->proc_fd, theirs, &b, 0) < 0)
 		return -1;
 	return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }

@@ -40,7 +40,7 @@ static int yama_scope(void)
 	return fd >= 0 && read(fd, &digit, 1) == 1 ? digit - '0' : 0;
 }
 
-static bool thread_of_ours(long tid)
+static bool is_own_thread(long tid)
 {
 	char path[48];
 
@@ -122,7 +122,7 @@ int rights_check(const struct process *p, struct error *err)
 		return error_set(err, -EINVAL, "%d is a kernel thread: it runs no program", p->pid);
 
 	long tracer = process_status_number(status, "TracerPid", false);
-	if (tracer > 0 && !thread_of_ours(tracer)) {
+	if (tracer > 0 && !is_own_thread(tracer)) {
 		char comm[16];
 
 		process_thread_name((pid_t)tracer, (pid_t)tracer, comm);

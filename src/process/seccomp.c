@@ -277,22 +277,22 @@ static bool same_container(const struct process *p)
 	static const char *const kinds[] = {"user", "pid", "mnt", "net", "ipc", "uts", "cgroup"};
 	_cleanup_close_ int fd = open("/proc/self", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	const struct process self = {.proc_fd = fd};
-	char ours[4096], theirs[4096];
+	char own[4096], theirs[4096];
 
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
 		if (process_same_ns(p, kinds[i]) != 1)
 			return false;
-	return fd >= 0 && process_read_file(&self, "cgroup", ours, sizeof(ours)) > 0 &&
-	       process_read_file(p, "cgroup", theirs, sizeof(theirs)) > 0 && !strcmp(ours, theirs);
+	return fd >= 0 && process_read_file(&self, "cgroup", own, sizeof(own)) > 0 &&
+	       process_read_file(p, "cgroup", theirs, sizeof(theirs)) > 0 && !strcmp(own, theirs);
 }
 
 /* Exactly our filters: see the head. */
-static bool are_ours(const struct process *p, const struct filters *theirs)
+static bool are_pollux_filters(const struct process *p, const struct filters *theirs)
 {
-	struct filters ours;
+	struct filters own;
 
-	return read_own(&ours) == 0 && ours.mode == 2 && theirs->mode == 2 && theirs->n > 0 &&
-	       theirs->n == ours.n && (p->launched || (ours.fixed && same_container(p)));
+	return read_own(&own) == 0 && own.mode == 2 && theirs->mode == 2 && theirs->n > 0 &&
+	       theirs->n == own.n && (p->launched || (own.fixed && same_container(p)));
 }
 
 /* ---- a child of pollux ---- */
@@ -374,12 +374,12 @@ struct seccomp_trial seccomp_try(const struct stub_call *calls, size_t n)
 {
 	struct seccomp_trial trial = {.rc = -EAGAIN};
 	volatile uint32_t *at;
-	struct filters ours;
+	struct filters own;
 	sigset_t all, before;
 	int status, rc;
 	void *shared;
 
-	if (read_own(&ours) < 0 || ours.mode != 2 || n > MAX_CALLS)
+	if (read_own(&own) < 0 || own.mode != 2 || n > MAX_CALLS)
 		return trial;
 	shared = mmap(NULL, sizeof(*at), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (shared == MAP_FAILED)
@@ -504,7 +504,7 @@ int seccomp_allows(const struct process *p, pid_t tid, const struct stub_call *c
 	rc = run_filters(p, tid, calls, n, err);
 	if (rc)
 		return rc < 0 ? rc : 0;
-	if (!are_ours(p, &theirs))
+	if (!are_pollux_filters(p, &theirs))
 		return unproven(p, err);
 	if (trial->rc == -EPERM)
 		return forbidden(p, trial->nr, err);

@@ -324,14 +324,14 @@ static void ends_begin(struct ends_timer *t, const struct process *p)
 	const struct sigaction act = {.sa_handler = take_ends, .sa_flags = SA_RESTART};
 	const struct itimerspec every = {{0, ENDS_NS}, {0, ENDS_NS}};
 	struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGRTMIN};
-	sigset_t ours;
+	sigset_t own;
 
 	event._sigev_un._tid = (pid_t)syscall(SYS_gettid);
 	seizing_in = p;
-	sigemptyset(&ours);
-	sigaddset(&ours, SIGRTMIN);
+	sigemptyset(&own);
+	sigaddset(&own, SIGRTMIN);
 	sigaction(SIGRTMIN, &act, NULL);
-	pthread_sigmask(SIG_UNBLOCK, &ours, &t->before);
+	pthread_sigmask(SIG_UNBLOCK, &own, &t->before);
 	t->armed = timer_create(CLOCK_MONOTONIC, &event, &t->timer) == 0 &&
 		   timer_settime(t->timer, 0, &every, NULL) == 0;
 }

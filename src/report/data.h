@@ -112,7 +112,7 @@ struct report {
 	size_t n_waits;
 	uint64_t n_placed, n_unplaced; /* waits of tasks; n_unplaced: at no known place */
 	struct life *lives;	       /* of the tasks that were asked for, see task_history.c */
-	size_t n_lives, n_untold_lives;
+	size_t n_lives, n_omitted_lives;
 	struct tl_thread *threads; /* those that polled, workers first, busiest first */
 	size_t n_threads;
 	struct long_poll *longest; /* longest first */
@@ -172,9 +172,9 @@ struct life {
 	uint64_t serial, number, id;
 	uint32_t kind;
 	struct history_step *steps; /* in order of their begins */
-	size_t n_steps, cap_steps, n_untold;
+	size_t n_steps, cap_steps, n_omitted;
 	struct request *requests; /* in order of their ends, the open ones last */
-	size_t n_requests, cap_requests, n_open, n_untold_requests;
+	size_t n_requests, cap_requests, n_open, n_omitted_requests;
 };
 
 /* task_history.c: each does nothing unless tasks were asked for. 0 or -ENOMEM. */

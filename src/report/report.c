@@ -73,9 +73,9 @@ static int on_task_end(void *ctx, struct tl_task *task)
 }
 
 static int keep_if_long(struct report *rep, const struct tl_poll *poll,
-			const struct open_poll *told)
+			const struct open_poll *taken)
 {
-	const struct call_list *calls = &told->calls;
+	const struct call_list *calls = &taken->calls;
 	uint64_t ns = tl_poll_held_ns(poll);
 	size_t at = rep->n_longest;
 	while (at && tl_poll_held_ns(&rep->longest[at - 1].poll) < ns)
@@ -89,9 +89,9 @@ static int keep_if_long(struct report *rep, const struct tl_poll *poll,
 		.serial = poll->task->serial,
 		.id = poll->task->id,
 		.number = poll->task->number,
-		.stack = told->stack,
-		.preempted_ns = told->preempted_ns < poll->end_ns - poll->begin_ns
-					? told->preempted_ns
+		.stack = taken->stack,
+		.preempted_ns = taken->preempted_ns < poll->end_ns - poll->begin_ns
+					? taken->preempted_ns
 					: poll->end_ns - poll->begin_ns,
 	};
 	for (size_t i = 0; i < calls->n; i++)
@@ -128,9 +128,9 @@ static struct open_poll take_open(struct report *rep, uint32_t thread, uint64_t 
 	for (size_t i = t ? t->n : 0; i-- > 0;) {
 		if (t->open[i].serial != serial)
 			continue;
-		struct open_poll told = t->open[i];
+		struct open_poll taken = t->open[i];
 		t->open[i] = t->open[--t->n];
-		return told;
+		return taken;
 	}
 	return (struct open_poll){0};
 }
@@ -177,7 +177,7 @@ static int on_poll(void *ctx, const struct tl_poll *poll)
 {
 	struct report *rep = ctx;
 	struct family *f = poll->task->user;
-	struct open_poll told = take_open(rep, poll->thread, poll->task->serial);
+	struct open_poll taken = take_open(rep, poll->thread, poll->task->serial);
 	struct family *part;
 	int r = family_part(rep, f, &poll->round, &part);
 	if (r == 0)
@@ -185,8 +185,8 @@ static int on_poll(void *ctx, const struct tl_poll *poll)
 	if (r == 0 && part)
 		r = sum_poll(part, poll);
 	if (r == 0 && tl_poll_measured(poll) && f->role != TR_BLOCKING && f->role != TR_WORKER)
-		r = keep_if_long(rep, poll, &told);
-	free(told.calls.items);
+		r = keep_if_long(rep, poll, &taken);
+	free(taken.calls.items);
 	return r < 0 ? r : life_poll(rep, poll);
 }
 

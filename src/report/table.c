@@ -311,7 +311,7 @@ static void number(const struct layout *l, const struct row_text *rows, size_t n
 }
 
 /* Rows that read the same: their names are cut in another way, or numbered. */
-static void tell_apart(struct layout *l, struct row_text *rows, size_t n, bool by_number)
+static void distinguish(struct layout *l, struct row_text *rows, size_t n, bool by_number)
 {
 	size_t name = first_name(l->t), k;
 
@@ -344,8 +344,8 @@ static void write_rows(struct layout *l, struct buf *out, const char *style, con
 	for (size_t i = 0; rows && i < n; i++)
 		rows[i].row = i;
 	if (rows) {
-		tell_apart(l, rows, n, false);
-		tell_apart(l, rows, n, true);
+		distinguish(l, rows, n, false);
+		distinguish(l, rows, n, true);
 	}
 	buf_str(out, style ? style : "");
 	write_row(l, out, SIZE_MAX);

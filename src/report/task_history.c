@@ -39,7 +39,7 @@ static int add_step(struct report *rep, const struct tl_task *task, const struct
 	if (l->n_steps == MAX_STEPS) {
 		/* The oldest of the second half makes room; they are sorted in the end. */
 		size_t half = MAX_STEPS / 2;
-		l->steps[half + l->n_untold++ % half] = *step;
+		l->steps[half + l->n_omitted++ % half] = *step;
 		return 0;
 	}
 	if (!GROW(l->steps, l->n_steps, l->cap_steps))
@@ -60,7 +60,7 @@ int life_task(struct report *rep, const struct tl_task *task, bool ends)
 		return task->end_ns ? add_step(rep, task, &step) : 0;
 	}
 	if (rep->n_lives == MAX_LIVES) {
-		rep->n_untold_lives++;
+		rep->n_omitted_lives++;
 		return 0;
 	}
 	if (!GROW_ONE(rep->lives, rep->n_lives))
@@ -92,7 +92,7 @@ static struct request *request_of(struct report *rep, const struct tl_task *task
 		if (l->requests[i].serial == round->serial)
 			return &l->requests[i];
 	if (l->n_requests == MAX_REQUESTS) {
-		q = &l->requests[half + l->n_untold_requests++ % half];
+		q = &l->requests[half + l->n_omitted_requests++ % half];
 		free(q->waits);
 	} else if (GROW(l->requests, l->n_requests, l->cap_requests)) {
 		q = &l->requests[l->n_requests++];
@@ -445,9 +445,9 @@ static void write_requests(const struct report *rep, struct buf *out, const stru
 		table_cell(&t, waits.data ? waits.data : "");
 	}
 	report_table(rep, &t, out);
-	if (l->n_untold_requests)
+	if (l->n_omitted_requests)
 		buf_printf(out, "  … %zu requests are not shown: --from and --to tell of a part\n",
-			   l->n_untold_requests);
+			   l->n_omitted_requests);
 	buf_char(out, '\n');
 }
 
@@ -463,11 +463,11 @@ void lives_text(const struct report *rep, struct buf *out)
 		buf_str(out, rep->opt.color ? "\x1b[0m\n" : "\n");
 		write_requests(rep, out, l);
 		for (size_t k = 0; k < l->n_steps; k++) {
-			if (l->n_untold && k == MAX_STEPS / 2)
+			if (l->n_omitted && k == MAX_STEPS / 2)
 				buf_printf(out,
 					   "  … %zu steps are not shown: --from and --to "
 					   "tell of a part\n",
-					   l->n_untold);
+					   l->n_omitted);
 			uint64_t at = l->steps[k].begin_ns;
 			at = at > rep->base_ns ? at - rep->base_ns : 0;
 			buf_printf(out, "  %3llu.%06llu s  ",
@@ -477,8 +477,8 @@ void lives_text(const struct report *rep, struct buf *out)
 			buf_char(out, '\n');
 		}
 	}
-	if (rep->n_untold_lives)
-		buf_printf(out, "\n… and %zu more tasks of these numbers\n", rep->n_untold_lives);
+	if (rep->n_omitted_lives)
+		buf_printf(out, "\n… and %zu more tasks of these numbers\n", rep->n_omitted_lives);
 }
 
 /* ---- for programs ---- */
@@ -526,7 +526,7 @@ static void step_json(const struct report *rep, struct json *j, const struct his
 
 static void requests_json(const struct report *rep, struct json *j, const struct life *l)
 {
-	json_u64(j, "omitted_requests", l->n_untold_requests);
+	json_u64(j, "omitted_requests", l->n_omitted_requests);
 	json_array(j, "requests");
 	for (size_t i = 0; i < l->n_requests; i++) {
 		const struct request *q = &l->requests[i];
@@ -574,7 +574,7 @@ void lives_json(const struct report *rep, struct json *j)
 		json_string(j, "object", trace_kind_object(rep->reader, meta));
 		if (l->n_requests)
 			requests_json(rep, j, l);
-		json_u64(j, "omitted_steps", l->n_untold);
+		json_u64(j, "omitted_steps", l->n_omitted);
 		json_array(j, "steps");
 		for (size_t k = 0; k < l->n_steps; k++)
 			step_json(rep, j, &l->steps[k]);

@@ -44,7 +44,7 @@ struct step {
 	bool library; /* there, but not in the program's own code */
 	bool polled;  /* a place of the runtime into which the program's code may be inlined */
 	bool root;    /* that is a block_on */
-	bool told;    /* a program's place is further out */
+	bool named;   /* a program's place is further out */
 };
 
 /* The way of one site. */
@@ -158,8 +158,8 @@ static void find_way(struct way *w, uint64_t site, struct passed *passed)
 	for (size_t i = w->n; i-- > 0;) {
 		struct step *s = &w->steps[i];
 
-		if (s->told || (s->left && !s->library))
-			w->steps[s->inner].told = true;
+		if (s->named || (s->left && !s->library))
+			w->steps[s->inner].named = true;
 	}
 }
 
@@ -264,17 +264,17 @@ static int keep_callers(const struct way *w, struct scan_site *site)
 }
 
 /* One site's places; with none of the program's own it keeps what it has. */
-static int tell(const struct way *w, struct scan_site *site)
+static int emit(const struct way *w, struct scan_site *site)
 {
 	struct buf where = BUF_INIT;
 	bool root = false;
 
 	for (size_t i = 0; i < w->n; i++) {
 		const struct step *s = &w->steps[i];
-		bool outer = s->library && !s->told && !w->steps[s->inner].library;
+		bool outer = s->library && !s->named && !w->steps[s->inner].library;
 
 		root = root || s->root;
-		if ((s->left && !s->library) || outer || (s->library && !s->told && i == 0))
+		if ((s->left && !s->library) || outer || (s->library && !s->named && i == 0))
 			add_place(w, &where, s);
 	}
 	if (where.len == 0 && root && !w->of_root) {
@@ -370,7 +370,7 @@ int callers_find(struct elf_image *image, struct runtime_scan *f, size_t first_k
 
 		for (size_t k = 0; k < f->kinds[i].n_sites; k++) {
 			find_way(&w, f->kinds[i].sites[k].addr, &passed);
-			TRY(tell(&w, &f->kinds[i].sites[k]));
+			TRY(emit(&w, &f->kinds[i].sites[k]));
 		}
 		TRY(settle(&f->kinds[i], &passed, has_message[i]));
 		name_by_site(&f->kinds[i], w.libraries);
@@ -381,7 +381,7 @@ int callers_find(struct elf_image *image, struct runtime_scan *f, size_t first_k
 
 		for (size_t k = 0; f->wakers[i].root && k < f->wakers[i].n_sites; k++) {
 			find_way(&w, f->wakers[i].sites[k].addr, &passed);
-			TRY(tell(&w, &f->wakers[i].sites[k]));
+			TRY(emit(&w, &f->wakers[i].sites[k]));
 		}
 	}
 	return settle_only(f, first_kind);
@@ -429,7 +429,7 @@ int callers_of_block_ons(struct elf_image *image, struct runtime_scan *f)
 
 		b->site.where = strdup("");
 		find_way(&w, b->site.addr, &passed);
-		TRY(tell(&w, &b->site));
+		TRY(emit(&w, &b->site));
 		name_block_on(&w, b);
 	}
 	return 0;

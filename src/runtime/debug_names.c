@@ -110,8 +110,8 @@ static char *future_name(struct debug *d, const struct dw_type *future, const ch
 
 /* What is known of a site, or of one call on the way to it. */
 struct way_place {
-	bool told; /* a place of the program's own, here or on the way to here */
-	char *via; /* the library's place on the way */
+	bool named; /* a place of the program's own, here or on the way to here */
+	char *via;  /* the library's place on the way */
 };
 
 /* Line tables alone have functions' names without their paths: those say too little. */
@@ -153,13 +153,13 @@ static void add_address(struct debug *d, uint64_t addr, const struct way_place *
 {
 	char *place;
 
-	*ret = (struct way_place){.told = inner && inner->told};
-	if (ret->told)
+	*ret = (struct way_place){.named = inner && inner->named};
+	if (ret->named)
 		return;
 	if (inner && inner->via)
 		ret->via = strdup(inner->via);
 	place = debug_place_text(d, addr, &ret->via);
-	ret->told = place != NULL;
+	ret->named = place != NULL;
 	if (place && !(out->len && strstr(out->data, place)))
 		buf_printf(out, "%s%s%s%.*s", out->len ? ", " : "", place, ret->via ? " via " : "",
 			   ret->via ? (int)strcspn(ret->via, " ") : 0, ret->via ? ret->via : "");

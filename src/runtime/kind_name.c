@@ -34,8 +34,8 @@
 struct clue {
 	char *t, *s; /* as spelled; NULL if not found */
 	uint64_t
-		told_by; /* address of the function whose symbol spells T, 0 if it is poll itself */
-	char *callee;	 /* first future's poll outside of the runtime that poll calls */
+		named_by; /* address of the function whose symbol spells T, 0 if it is poll itself */
+	char *callee;	  /* first future's poll outside of the runtime that poll calls */
 };
 
 static void clue_done(struct clue *c)
@@ -163,7 +163,7 @@ static enum follow_step visit_parts(uint64_t addr, const struct elf_symbol *s, v
 		if (!name || !strstr(name, "drop_in_place") ||
 		    !read_types(w->clue, name, part->before, w->naming->s_index))
 			continue;
-		w->clue->told_by = addr;
+		w->clue->named_by = addr;
 		w->best = i;
 	}
 	if (w->best == 0)
@@ -227,8 +227,8 @@ static enum follow_step visit_poll(uint64_t addr, const struct elf_symbol *s, vo
 }
 
 /* The symbol of poll spells T and S itself (v0). */
-static bool told_by_poll(struct elf_image *image, uint64_t poll, const struct naming *naming,
-			 struct clue *c)
+static bool named_by_poll(struct elf_image *image, uint64_t poll, const struct naming *naming,
+			  struct clue *c)
 {
 	const struct elf_symbol *s = find_symbol(image, poll, naming->poll_symbol);
 	_cleanup_free_ char *name = s && s->name[1] == 'R' ? name_demangle(s->name) : NULL;
@@ -241,7 +241,7 @@ static int gather(struct elf_image *image, struct follower *follower, const stru
 {
 	struct part_walk w = {naming, c, naming->n_parts};
 
-	if (told_by_poll(image, k->slots[TF_POLL].function, naming, c))
+	if (named_by_poll(image, k->slots[TF_POLL].function, naming, c))
 		return 0;
 	TRY(follow(follower, k->slots[TF_FREE].function, DEPTH, visit_parts, &w));
 	if (w.best > 0)
@@ -415,8 +415,8 @@ static int set_unnamed(struct scan_kind *k, size_t number)
 static bool is_folded(const struct runtime_scan *f, size_t first, const struct clue *clues,
 		      size_t i)
 {
-	for (size_t k = 0; clues[i].told_by && k < f->n_kinds - first; k++) {
-		if (k != i && clues[k].told_by == clues[i].told_by &&
+	for (size_t k = 0; clues[i].named_by && k < f->n_kinds - first; k++) {
+		if (k != i && clues[k].named_by == clues[i].named_by &&
 		    strcmp(f->kinds[first + k].scheduler, f->kinds[first + i].scheduler) == 0)
 			return true;
 	}

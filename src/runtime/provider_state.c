@@ -211,7 +211,7 @@ static int runtime_of(struct providers *p, struct provider_process *ps, unsigned
 	return r;
 }
 
-static int tell_kind(struct providers *p, const struct provider_task *t,
+static int emit_kind(struct providers *p, const struct provider_task *t,
 		     const struct provider_loc *pl, uint32_t *ret_index)
 {
 	static const char *const names[N_PROVIDERS][TR_N] = {
@@ -291,7 +291,7 @@ static const struct provider_kind *kind_of(struct providers *p, struct provider_
 	k = get_new(p, &p->kinds, (uintptr_t)pl, sort, sizeof(*k));
 	if (!k)
 		return NULL;
-	r = tell_kind(p, t, pl, &k->index);
+	r = emit_kind(p, t, pl, &k->index);
 	if (r < 0) {
 		p->failed = r;
 		return NULL;
@@ -312,7 +312,7 @@ static bool ready(const struct queued_event *e)
 	return !e->open && (!e->task || e->task->decided);
 }
 
-static void tell(struct providers *p, const struct queued_event *e)
+static void emit(struct providers *p, const struct queued_event *e)
 {
 	struct trace_event ev = e->ev;
 	const struct provider_kind *k;
@@ -337,7 +337,7 @@ static void flush(struct providers *p, struct provider_thread *th)
 
 		th->head = (th->head + 1) & (th->cap - 1);
 		th->n--;
-		tell(p, &e);
+		emit(p, &e);
 		if (e.task)
 			unref(e.task);
 	}
@@ -382,7 +382,7 @@ void provider_put(struct providers *p, struct provider_thread *th, const struct 
 	if (p->failed)
 		return;
 	if (th->n == 0 && ready(&e)) {
-		tell(p, &e);
+		emit(p, &e);
 		if (th->gone)
 			flush(p, th);
 		return;

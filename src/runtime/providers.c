@@ -336,7 +336,7 @@ static void hit_poll_end(struct hit *h)
 	}
 }
 
-static enum trace_outcome told_outcome(const struct hit *h)
+static enum trace_outcome emitted_outcome(const struct hit *h)
 {
 	static const uint8_t outcomes[] = {TO_READY, TO_CANCELLED, TO_PANICKED};
 	uint64_t reason = h->args[PV_REASON] & 0xff;
@@ -376,14 +376,14 @@ static void terminate_unmet(struct hit *h)
 	if (!need_task(h))
 		return;
 	h->task->role = is_task ? TR_TASK : TR_BLOCKING;
-	put(h, TE_CANCEL, is_task ? TO_PENDING : told_outcome(h), 0, !h->th->polled);
+	put(h, TE_CANCEL, is_task ? TO_PENDING : emitted_outcome(h), 0, !h->th->polled);
 	end_task(h);
 }
 
 static void hit_terminate(struct hit *h)
 {
 	struct queued_event *e = provider_last(h->th);
-	enum trace_outcome outcome = told_outcome(h);
+	enum trace_outcome outcome = emitted_outcome(h);
 	unsigned i;
 
 	if (!h->task) {

@@ -184,7 +184,7 @@ static int find_callers(const struct root_poll_search *s, const struct call_inde
 
 static const struct {
 	const char *of, *name;
-	bool told, at_end;
+	bool returns_ready, at_end;
 } parks[] = {
 	{"5tokio", "16CachedParkThread4park", false, false},
 	{"7parking", "6Parker4park", false, false},
@@ -245,7 +245,7 @@ static int find_parks(struct elf_image *image, struct scan_root_polls *f)
 		for (; at > 0 && f->parks[at - 1].addr > symbol->addr; at--)
 			f->parks[at] = f->parks[at - 1];
 		f->parks[at] = (struct scan_park){.addr = symbol->addr,
-						  .returns_ready = parks[k].told,
+						  .returns_ready = parks[k].returns_ready,
 						  .at_end = parks[k].at_end};
 		f->n_parks++;
 	}

@@ -55,7 +55,7 @@ static uint64_t begin_of(const struct timeline *tl, const struct around *a, uint
 	return a->task && begin < a->begin_ns ? a->begin_ns : begin;
 }
 
-static struct tl_task *told(const struct around *a)
+static struct tl_task *task_of(const struct around *a)
 {
 	return a->task ? &a->task->tl : NULL;
 }
@@ -64,7 +64,7 @@ void aux_syscall(struct timeline *tl, struct thread *th, const struct trace_even
 {
 	struct around a = look(tl, th, ev->time);
 	struct tl_syscall call = {
-		.task = told(&a),
+		.task = task_of(&a),
 		.thread = th->tl.thread,
 		.depth = a.depth,
 		.number = ev->arg,
@@ -142,7 +142,7 @@ void aux_off_cpu(struct timeline *tl, struct thread *th, const struct trace_even
 {
 	struct around a = look(tl, th, ev->time);
 	struct tl_off_cpu off = {
-		.task = told(&a),
+		.task = task_of(&a),
 		.thread = th->tl.thread,
 		.depth = a.depth,
 		.reason = ev->arg < TX_N ? ev->arg : TX_OTHER,
@@ -165,7 +165,7 @@ void aux_sample(struct timeline *tl, struct thread *th, const struct trace_event
 	}
 	struct around a = look(tl, th, ev->time);
 	struct tl_sample sample = {
-		.task = told(&a),
+		.task = task_of(&a),
 		.thread = th->tl.thread,
 		.depth = a.depth,
 		.type = ev->arg,

@@ -101,7 +101,7 @@ static bool wanted(struct replay *rp, struct tl_task *task, const struct tl_roun
 	return task->passed & PASS_ALL || (task->passed & PASS_ROUNDS && matches);
 }
 
-static int tell(const struct replay *rp, struct tl_task *task)
+static int emit(const struct replay *rp, struct tl_task *task)
 {
 	if (task->passed & PASS_TOLD)
 		return 0;
@@ -131,17 +131,17 @@ static int pass_task_begin(void *ctx, struct tl_task *task)
 	struct replay *rp = ctx;
 	/* Otherwise with its first slice in the window, or on a thread that matches. */
 	bool at_once = !rp->filter->threads && task->spawn_ns >= rp->from_ns;
-	return wanted(rp, task, NULL) && at_once ? tell(rp, task) : 0;
+	return wanted(rp, task, NULL) && at_once ? emit(rp, task) : 0;
 }
 
 static int pass_task_end(void *ctx, struct tl_task *task)
 {
 	struct replay *rp = ctx;
 	bool in_window = !task->end_ns || task->end_ns >= rp->from_ns;
-	bool told = task->passed & PASS_TOLD;
-	if (!told && (!wanted(rp, task, NULL) || rp->filter->threads || !in_window))
+	bool clipped = task->passed & PASS_TOLD;
+	if (!clipped && (!wanted(rp, task, NULL) || rp->filter->threads || !in_window))
 		return 0;
-	int r = tell(rp, task);
+	int r = emit(rp, task);
 	return r < 0 || !rp->sink->task_end ? r : rp->sink->task_end(rp->ctx, task);
 }
 
@@ -168,7 +168,7 @@ static int pass_poll(void *ctx, const struct tl_poll *poll)
 	}
 	if (!wanted(rp, p.task, &p.round))
 		return 0;
-	int r = tell(rp, p.task);
+	int r = emit(rp, p.task);
 	return r < 0 || !rp->sink->poll ? r : rp->sink->poll(rp->ctx, &p);
 }
 
@@ -180,7 +180,7 @@ static int pass_wait(void *ctx, const struct tl_wait *wait)
 		return 0;
 	if (rp->filter->threads && !(w.task->passed & PASS_TOLD))
 		return 0;
-	int r = tell(rp, w.task);
+	int r = emit(rp, w.task);
 	return r < 0 || !rp->sink->wait ? r : rp->sink->wait(rp->ctx, &w);
 }
 
@@ -190,7 +190,7 @@ static int pass_wake(void *ctx, const struct tl_wake *wake)
 	if (wake->time_ns < rp->from_ns || !matches_thread(rp, wake->thread) ||
 	    !wanted(rp, wake->task, &wake->round))
 		return 0;
-	int r = tell(rp, wake->task);
+	int r = emit(rp, wake->task);
 	return r < 0 || !rp->sink->wake ? r : rp->sink->wake(rp->ctx, wake);
 }
 
@@ -209,7 +209,7 @@ static int pass_block(void *ctx, const struct tl_block *block)
 	t->tl.blocked_ns += b.keeps_worker ? b.end_ns - b.begin_ns : 0;
 	if (!wanted(rp, b.task, &b.round))
 		return 0;
-	int r = tell(rp, b.task);
+	int r = emit(rp, b.task);
 	return r < 0 || !rp->sink->block ? r : rp->sink->block(rp->ctx, &b);
 }
 
@@ -228,7 +228,7 @@ static int pass_syscall(void *ctx, const struct tl_syscall *call)
 	struct tl_syscall c = *call;
 	if (!clip(rp, &c.begin_ns, &c.end_ns) || !passes_aux(rp, c.task, c.thread, &c.round))
 		return 0;
-	int r = c.task ? tell(rp, c.task) : 0;
+	int r = c.task ? emit(rp, c.task) : 0;
 	return r < 0 || !rp->sink->syscall ? r : rp->sink->syscall(rp->ctx, &c);
 }
 
@@ -238,7 +238,7 @@ static int pass_off_cpu(void *ctx, const struct tl_off_cpu *off)
 	struct tl_off_cpu o = *off;
 	if (!clip(rp, &o.begin_ns, &o.end_ns) || !passes_aux(rp, o.task, o.thread, &o.round))
 		return 0;
-	int r = o.task ? tell(rp, o.task) : 0;
+	int r = o.task ? emit(rp, o.task) : 0;
 	return r < 0 || !rp->sink->off_cpu ? r : rp->sink->off_cpu(rp->ctx, &o);
 }
 
@@ -248,7 +248,7 @@ static int pass_sample(void *ctx, const struct tl_sample *sample)
 	if (sample->time_ns < rp->from_ns ||
 	    !passes_aux(rp, sample->task, sample->thread, &sample->round))
 		return 0;
-	int r = sample->task ? tell(rp, sample->task) : 0;
+	int r = sample->task ? emit(rp, sample->task) : 0;
 	return r < 0 || !rp->sink->sample ? r : rp->sink->sample(rp->ctx, sample);
 }
 
@@ -274,7 +274,7 @@ static int pass_future_poll(void *ctx, const struct tl_future_poll *poll)
 		p.waited_ns = 0;
 	else if (p.waited_ns > since)
 		p.waited_ns = since;
-	int r = p.task ? tell(rp, p.task) : 0;
+	int r = p.task ? emit(rp, p.task) : 0;
 	if (r == 0 && rp->sink->future_poll)
 		r = rp->sink->future_poll(rp->ctx, &p);
 	p.future->passed |= PASS_TOLD;
@@ -291,7 +291,7 @@ static int pass_future_end(void *ctx, struct tl_future *future)
 	     (future->task ? !wanted(rp, future->task, &future->round)
 			   : rp->filter->families || rp->filter->tasks)))
 		return 0;
-	int r = future->task ? tell(rp, future->task) : 0;
+	int r = future->task ? emit(rp, future->task) : 0;
 	if (future->last_wait_since_ns < rp->from_ns) {
 		uint64_t before = rp->from_ns - future->last_wait_since_ns;
 		future->last_wait_ns -=
@@ -307,7 +307,7 @@ static int pass_section(void *ctx, const struct tl_section *section)
 	if (!clip(rp, &s.begin_ns, &s.end_ns) || !matches_thread(rp, s.thread) ||
 	    !wanted(rp, s.task, NULL))
 		return 0;
-	int r = tell(rp, s.task);
+	int r = emit(rp, s.task);
 	return r < 0 || !rp->sink->section ? r : rp->sink->section(rp->ctx, &s);
 }
 
@@ -379,18 +379,18 @@ static int pass_thread_end(void *ctx, const struct tl_thread *thread)
 	struct replay_thread *t = seen_thread(rp, thread->thread);
 	if (!t)
 		return -ENOMEM;
-	struct tl_thread told = t->tl;
-	told.thread = thread->thread;
-	told.worker = thread->worker;
-	told.root = thread->root;
-	told.begin_ns = thread->begin_ns;
-	told.end_ns = thread->end_ns;
-	bool active = told.busy_ns || told.parked_ns || told.n_polls || told.lost;
-	if (!clip(rp, &told.begin_ns, &told.end_ns) && !active)
+	struct tl_thread clipped = t->tl;
+	clipped.thread = thread->thread;
+	clipped.worker = thread->worker;
+	clipped.root = thread->root;
+	clipped.begin_ns = thread->begin_ns;
+	clipped.end_ns = thread->end_ns;
+	bool active = clipped.busy_ns || clipped.parked_ns || clipped.n_polls || clipped.lost;
+	if (!clip(rp, &clipped.begin_ns, &clipped.end_ns) && !active)
 		return 0;
 	if (!matches_thread(rp, thread->thread))
 		return 0;
-	return rp->sink->thread_end ? rp->sink->thread_end(rp->ctx, &told) : 0;
+	return rp->sink->thread_end ? rp->sink->thread_end(rp->ctx, &clipped) : 0;
 }
 
 static const struct timeline_sink pass = {

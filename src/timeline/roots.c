@@ -187,7 +187,7 @@ void root_wake(struct timeline *tl, struct thread *th, struct kind *k, uint64_t 
 	t = timeline_at_task(th, root, t);
 	bool polling = root->tl.state == TS_POLLING;
 	bool scheduled = root->tl.state == TS_SCHEDULED;
-	uint64_t serial = task_tell_wake(tl, th, root, t,
+	uint64_t serial = task_emit_wake(tl, th, root, t,
 					 polling     ? TW_RUNNING
 					 : scheduled ? TW_NOOP
 						     : TW_SCHEDULED,

@@ -307,7 +307,7 @@ void task_cancel(struct timeline *tl, struct thread *th, struct kind *k, uint64_
 		 enum trace_outcome outcome);
 void task_drop(struct timeline *tl, struct thread *th, struct kind *k, uint64_t name, uint64_t t);
 /* Tells a wake of a living task and counts it. */
-uint64_t task_tell_wake(struct timeline *tl, struct thread *th, struct task *task, uint64_t t,
+uint64_t task_emit_wake(struct timeline *tl, struct thread *th, struct task *task, uint64_t t,
 			enum trace_wake effect, bool by_waker);
 void task_stray_wake(struct timeline *tl, struct thread *th, struct kind *k, uint64_t t);
 void task_finish(struct timeline *tl, uint64_t end_ns);

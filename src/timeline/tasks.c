@@ -283,7 +283,7 @@ static bool in_unseen_poll(const struct timeline *tl, const struct thread *th,
 	return effect == TW_RUNNING || (effect == TW_NOOP && task->woken_inside);
 }
 
-uint64_t task_tell_wake(struct timeline *tl, struct thread *th, struct task *task, uint64_t t,
+uint64_t task_emit_wake(struct timeline *tl, struct thread *th, struct task *task, uint64_t t,
 			enum trace_wake effect, bool by_waker)
 {
 	struct frame *f = poll_open(th);
@@ -390,7 +390,7 @@ void task_wake(struct timeline *tl, struct thread *th, struct kind *k, uint64_t 
 		return;
 	task_settle(tl, task);
 	t = timeline_at_task(th, task, t);
-	uint64_t serial = task_tell_wake(tl, th, task, t, effect, true);
+	uint64_t serial = task_emit_wake(tl, th, task, t, effect, true);
 	if (effect == TW_NOOP)
 		return;
 	switch (task->tl.state) {
@@ -444,16 +444,16 @@ void task_schedule(struct timeline *tl, struct thread *th, struct kind *k, uint6
 	task_settle(tl, task);
 	t = timeline_at_task(th, task, t);
 	if (task->tl.state == TS_POLLING) {
-		uint64_t serial = task_tell_wake(tl, th, task, t, TW_RUNNING, false);
+		uint64_t serial = task_emit_wake(tl, th, task, t, TW_RUNNING, false);
 		note_inside(task, th, t, serial, TW_RUNNING);
 	} else if (task->tl.state == TS_SCHEDULED) {
 		/* A new task is scheduled since its spawn; this is how the queue got it. */
 		uint64_t serial =
-			task_tell_wake(tl, th, task, t, fresh ? TW_SCHEDULED : TW_NOOP, false);
+			task_emit_wake(tl, th, task, t, fresh ? TW_SCHEDULED : TW_NOOP, false);
 		if (fresh)
 			task->wake_serial = serial;
 	} else {
-		uint64_t serial = task_tell_wake(tl, th, task, t, TW_SCHEDULED, false);
+		uint64_t serial = task_emit_wake(tl, th, task, t, TW_SCHEDULED, false);
 		task_scheduled(tl, task, t, task->woken_inside ? task->wake_inside : serial);
 		task->queued_by = task->woken_inside ? 0 : th->tl.thread + 1;
 		task->woken_inside = false;

@@ -229,11 +229,11 @@ static struct label_text path_of(const struct named *v)
 static int label_group(struct kind_labels *l, const struct named *v, size_t n,
 		       struct label_text *texts)
 {
-	size_t different = 1, told, parameter = choose(v, n, texts, &told);
+	size_t different = 1, n_texts, parameter = choose(v, n, texts, &n_texts);
 
 	for (size_t i = 1; i < n; i++)
 		different += strcmp(v[i - 1].full_name, v[i].full_name) != 0;
-	if (told == different)
+	if (n_texts == different)
 		return label_all(l, v, n, parameter);
 	for (size_t i = 0, end; i < n; i = end) {
 		struct label_text path = path_of(&v[i]), next;
@@ -243,7 +243,7 @@ static int label_group(struct kind_labels *l, const struct named *v, size_t n,
 			if (by_text(&path, &next))
 				break;
 		}
-		TRY(label_all(l, v + i, end - i, choose(v + i, end - i, texts, &told)));
+		TRY(label_all(l, v + i, end - i, choose(v + i, end - i, texts, &n_texts)));
 	}
 	return 0;
 }
@@ -584,7 +584,7 @@ static int relabel(struct kind_labels *l, const struct alike *a, enum means mean
 		   struct label_text t)
 {
 	struct buf b = BUF_INIT;
-	char *told;
+	char *label;
 
 	if (means == BY_OBJECT) {
 		buf_add(&b, t.at, t.len);
@@ -594,11 +594,11 @@ static int relabel(struct kind_labels *l, const struct alike *a, enum means mean
 		buf_add(&b, t.at, t.len < MAX_SHOWN ? t.len : MAX_SHOWN);
 		buf_str(&b, means == BY_NUMBER ? "" : ")");
 	}
-	told = buf_steal(&b);
-	if (!told)
+	label = buf_steal(&b);
+	if (!label)
 		return -ENOMEM;
 	free(l->labels[a->kind]);
-	l->labels[a->kind] = told;
+	l->labels[a->kind] = label;
 	return 0;
 }
 
@@ -632,8 +632,8 @@ static bool is_one_of_its_kind(const struct label_text *marks, size_t n, size_t 
 }
 
 /* What is still alike then is left to the next means. */
-static int tell_apart(struct kind_labels *l, const struct trace_reader *r, const struct alike *v,
-		      size_t n, enum means means)
+static int distinguish(struct kind_labels *l, const struct trace_reader *r, const struct alike *v,
+		       size_t n, enum means means)
 {
 	struct label_text *marks = calloc(n, sizeof(*marks));
 	bool differ = false;
@@ -675,7 +675,7 @@ static int label_alike(struct kind_labels *l, const struct trace_reader *r, enum
 		for (end = i + 1; end < n && are_alike(&v[i], &v[end]);)
 			end++;
 		if (end - i > 1 && (end - i <= MAX_COMPARED || means == BY_NUMBER))
-			rc = tell_apart(l, r, v + i, end - i, means);
+			rc = distinguish(l, r, v + i, end - i, means);
 	}
 	free(v);
 	return rc;

@@ -343,18 +343,18 @@ static int take_moment(struct trace_reader *r, struct merge_chunk *chunk)
 	return 0;
 }
 
-static void tell_watch(const struct trace_reader *r, const struct merge_chunk *c)
+static void call_watch(const struct trace_reader *r, const struct merge_chunk *c)
 {
-	struct trace_chunk told = {.offset = c->offset};
+	struct trace_chunk chunk = {.offset = c->offset};
 	struct cursor at;
 
 	cursor_init(&at, c->payload, c->size);
 	uint64_t thread = cursor_uleb(&at), n = cursor_uleb(&at);
-	told.first_ns = cursor_u64(&at);
-	told.thread = (uint32_t)thread;
-	told.n = (uint32_t)n;
+	chunk.first_ns = cursor_u64(&at);
+	chunk.thread = (uint32_t)thread;
+	chunk.n = (uint32_t)n;
 	if (cursor_ok(&at) && thread <= PLX_MAX_INDEX && n <= PLX_MAX_EVENTS)
-		r->watch(r->watch_ctx, &told);
+		r->watch(r->watch_ctx, &chunk);
 }
 
 /* Takes the chunk. */
@@ -369,7 +369,7 @@ static int take_payload(struct trace_reader *r, enum plx_chunk_type type, struct
 		chunk = NULL;
 	} else if (type == PLX_EVENTS && !r->tables_only) {
 		if (r->watch)
-			tell_watch(r, chunk);
+			call_watch(r, chunk);
 		code = merge_add(r->merge, chunk);
 		chunk = NULL;
 		if (code == 0 && merge_full(r->merge)) {

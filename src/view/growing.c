@@ -33,16 +33,16 @@ struct reading {
 	bool asked;
 	bool copy; /* it is a copy that ends here */
 	uint64_t cpu_ns,
-		told_cpu_ns; /* of the process, without its copies; and when it copied itself last */
+		reported_cpu_ns; /* of the process, without its copies; and when it copied itself last */
 	const struct view_progress *progress;
 };
 
-static void tell_progress(void *ctx, uint64_t done, uint64_t total)
+static void report_progress(void *ctx, uint64_t done, uint64_t total)
 {
 	const struct reading *r = ctx;
 
-	if (r->progress && r->progress->tell)
-		r->progress->tell(r->progress->ctx, done, total);
+	if (r->progress && r->progress->emit)
+		r->progress->emit(r->progress->ctx, done, total);
 }
 
 static void send_made(int socket, const struct made *made, int fd)
@@ -112,7 +112,7 @@ static bool more(void *ctx)
 		if (pid < 0 || !WIFEXITED(status) || WEXITSTATUS(status))
 			send_failure(r->socket, -EIO, "the index could not be built");
 		r->asked = false;
-		r->told_cpu_ns = r->cpu_ns;
+		r->reported_cpu_ns = r->cpu_ns;
 		/* What is read from now on nobody waits for. */
 		r->progress = NULL;
 	}
@@ -123,7 +123,7 @@ static bool more(void *ctx)
 static void run(struct reading *r) __attribute__((noreturn));
 static void run(struct reading *r)
 {
-	const struct view_progress progress = {tell_progress, r};
+	const struct view_progress progress = {report_progress, r};
 	int kept[] = {r->trace, r->socket};
 	struct view_making making = {.more = more, .more_ctx = r};
 	struct error failure = {0};
@@ -144,7 +144,7 @@ static void run(struct reading *r)
 	if (code == 0)
 		code = view_make_end(&making, out, &made.id, &failure);
 	int again = code == 0 ? view_open_fd(out, &failure) : code;
-	made.cpu_ns = clock_cpu_ns() - r->told_cpu_ns + (r->copy ? r->cpu_ns : 0);
+	made.cpu_ns = clock_cpu_ns() - r->reported_cpu_ns + (r->copy ? r->cpu_ns : 0);
 	if (again < 0)
 		send_failure(r->socket, again,
 			     *failure.text ? failure.text : "the index could not be built");

@@ -68,7 +68,7 @@ int view_make_begin(struct view_making *m, int trace, const struct view_progress
 		.filter = {.lenient = true},
 		.also = &also,
 		.n_also = 1,
-		.progress = progress->tell,
+		.progress = progress->emit,
 		.progress_ctx = progress->ctx,
 	};
 	uint64_t base_ns;
@@ -248,8 +248,8 @@ static void save_cached(int trace, int index)
 	buf_done(&content);
 }
 
-static int build_beside(const char *path, int trace, const struct view_progress *progress,
-			struct index **ret_index, struct error *err)
+static int build_next_to(const char *path, int trace, const struct view_progress *progress,
+			 struct index **ret_index, struct error *err)
 {
 	static const struct file_replaces replaces = {"an index of a trace", "\x89PLI\r\n\x1a\n"};
 	struct file_output out = FILE_OUTPUT_INIT;
@@ -291,7 +291,7 @@ int view_prepare(const char *path, int trace, const struct view_progress *progre
 		return 0;
 	*ret_built = true;
 	if (!growing)
-		return build_beside(beside, trace, progress, ret_index, err);
+		return build_next_to(beside, trace, progress, ret_index, err);
 	TRY(view_growing_ask(growing, trace, progress, err));
 	return view_growing_take(growing, ret_index, err);
 }

@@ -9,7 +9,7 @@
 #include <sys/types.h>
 
 struct view_progress {
-	void (*tell)(void *ctx, uint64_t done, uint64_t total); /* may be NULL */
+	void (*emit)(void *ctx, uint64_t done, uint64_t total); /* may be NULL */
 	void *ctx;
 };
 

@@ -419,7 +419,7 @@ static void take_job(struct server *s, struct evhttp_request *http, const struct
 
 /* ---- followers ---- */
 
-static void tell_follower(struct follower *f)
+static void notify_follower(struct follower *f)
 {
 	const struct view_source *v = &f->server->source;
 	struct evbuffer *text = evbuffer_new();
@@ -476,7 +476,7 @@ static void on_changed(void *ctx)
 
 	for (struct follower *f = s->followers, *next; f; f = next) {
 		next = f->next;
-		tell_follower(f);
+		notify_follower(f);
 		if (!s->source.live)
 			end_follower(f);
 	}
@@ -496,7 +496,7 @@ static void take_follower(struct server *s, struct evhttp_request *http)
 	wait_for_request(evhttp_request_get_connection(http), false);
 	add_headers(s, http, "text/event-stream", "no-store", false);
 	evhttp_send_reply_start(http, 200, "OK");
-	tell_follower(f);
+	notify_follower(f);
 	if (!s->source.live)
 		end_follower(f);
 }

@@ -260,7 +260,7 @@ def test_why_with_few_descriptors(running, pollux):
     assert any("raise the limit of pollux' open files" in one for one in said), said
 
 
-def test_every_rule_is_told(recorded, pollux):
+def test_every_rule_is_listed(recorded, pollux):
     """--all-findings says of each rule what became of it, and docs/findings.md has a row for each."""
     report, _ = recorded("healthy")
     rules = [r["rule"] for r in report["rules"]]

@@ -285,7 +285,7 @@ def file_offset(path, addr):
     raise AssertionError(f"{addr:#x} is not loaded")
 
 
-def tell_kernel(line):
+def write_event(line):
     fd = os.open(TRACING / "uprobe_events", os.O_WRONLY | os.O_APPEND)
     try:
         os.write(fd, line.encode())
@@ -319,13 +319,13 @@ def test_probes_where_the_agent_patches(pollux, suite, trace, tmp_path):
         events = [f"pollux_test/at_{site:x}" for site in sites]
         try:
             for event, site in zip(events, sites):
-                tell_kernel(f"p:{event} {program}:{file_offset(program, site):#x}")
+                write_event(f"p:{event} {program}:{file_offset(program, site):#x}")
             for on in "1010":
                 (TRACING / "events/pollux_test/enable").write_text(on)
                 driver.until_slept(target.pid, 100)
         finally:
             for event in events:
-                tell_kernel(f"-:{event}")
+                write_event(f"-:{event}")
         driver.until_slept(target.pid, 100)
         assert recorder.stop()[0] == 0
         assert driver.report(pollux, trace)["tasks"]["spawned"] > 10

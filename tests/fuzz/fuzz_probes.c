@@ -83,38 +83,38 @@ static void try_text(const uint8_t *data, size_t size)
 	free(text);
 }
 
-struct told {
+struct emitted {
 	uint32_t n_runtimes, n_kinds;
 	uint64_t last[N_THREADS];
 };
 
 static int on_runtime(void *ctx, const struct trace_runtime *rt, uint32_t *ret)
 {
-	struct told *told = ctx;
+	struct emitted *emitted = ctx;
 
 	(void)rt;
-	*ret = told->n_runtimes++;
+	*ret = emitted->n_runtimes++;
 	return 0;
 }
 
 static int on_kind(void *ctx, const struct trace_kind *kind, uint32_t *ret)
 {
-	struct told *told = ctx;
+	struct emitted *emitted = ctx;
 
-	if (kind->runtime >= told->n_runtimes || !kind->name || kind->role >= TR_N)
+	if (kind->runtime >= emitted->n_runtimes || !kind->name || kind->role >= TR_N)
 		abort();
-	*ret = told->n_kinds++;
+	*ret = emitted->n_kinds++;
 	return 0;
 }
 
 static int on_event(void *ctx, const struct trace_event *ev)
 {
-	struct told *told = ctx;
+	struct emitted *emitted = ctx;
 
-	if (ev->thread >= N_THREADS || ev->time < told->last[ev->thread] ||
-	    (ev->kind != TRACE_KIND_NONE && ev->kind >= told->n_kinds))
+	if (ev->thread >= N_THREADS || ev->time < emitted->last[ev->thread] ||
+	    (ev->kind != TRACE_KIND_NONE && ev->kind >= emitted->n_kinds))
 		abort();
-	told->last[ev->thread] = ev->time;
+	emitted->last[ev->thread] = ev->time;
 	return 0;
 }
 
@@ -124,8 +124,8 @@ static void try_hits(const uint8_t *data, size_t size)
 	static const struct providers_sink sink = {on_runtime, on_kind, on_event};
 	static const char *const texts[] = {NULL, "", "src/main.rs",
 					    "/r/tokio-1.4/src/runtime/w.rs"};
-	struct told told = {0};
-	struct providers *p = providers_new(&sink, &told);
+	struct emitted emitted = {0};
+	struct providers *p = providers_new(&sink, &emitted);
 	uint64_t time = 1;
 	size_t n_rows = 0;
 

@@ -1401,7 +1401,7 @@ static bool waits_and_tells(void)
 	return n == 1;
 }
 
-static void test_root_told(void **state)
+static void test_root_reported(void **state)
 {
 	struct agent_hook *park = area_hook(&area, AH_ROOT_PARK, 0, (const void *)waits_and_tells);
 	struct agent_hook *site = area_hook(&area, AH_ROOT_SITE, 9, wait_often_back);
@@ -1574,7 +1574,7 @@ int main(void)
 		cmocka_unit_test(test_list),
 		cmocka_unit_test(test_previous),
 		cmocka_unit_test(test_root),
-		cmocka_unit_test(test_root_told),
+		cmocka_unit_test(test_root_reported),
 		cmocka_unit_test(test_root_ready),
 		cmocka_unit_test(test_alone),
 		cmocka_unit_test(test_fork_inside_a_poll),

@@ -172,15 +172,15 @@ int main(void)
 		pthread_join(threads[i], NULL);
 	__atomic_store_n(&done, 1, __ATOMIC_RELEASE);
 	pthread_join(reads, NULL);
-	uint64_t untold = 0;
+	uint64_t rest = 0;
 	for (uint32_t i = 0; i < N_RINGS; i++) {
 		drain(ring_at(i));
-		untold += ring_at(i)->dropped;
+		rest += ring_at(i)->dropped;
 	}
-	untold -= n_lost;
-	uint64_t all = n_read + n_lost + untold + state->no_ring;
-	printf("%lu read, %lu lost, %lu untold, %lu without a ring\n", n_read, n_lost, untold,
-	       state->no_ring);
+	rest -= n_lost;
+	uint64_t all = n_read + n_lost + rest + state->no_ring;
+	printf("%lu read, %lu lost, %lu not yet counted, %lu without a ring\n", n_read, n_lost,
+	       rest, state->no_ring);
 	if (all != (uint64_t)N_THREADS * N_LIVES * N_POLLS * 3 || !n_read) {
 		printf("that is %lu events, but %lu were sent\n", all,
 		       (uint64_t)N_THREADS * N_LIVES * N_POLLS * 3);

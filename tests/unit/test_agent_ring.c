@@ -60,7 +60,7 @@ static void test_losses_are_exact(void **state)
 {
 	struct task task = new_task(0);
 	struct agent_event e;
-	uint64_t sent = 0, got = 0, lost = 0, told = 0;
+	uint64_t sent = 0, got = 0, lost = 0, emitted = 0;
 
 	(void)state;
 	load(1, AGENT_MIN_RING_BYTES);
@@ -79,12 +79,12 @@ static void test_losses_are_exact(void **state)
 			if (type == AE_THREAD) {
 				assert_int_equal(got, 0);
 			} else if (type == AE_LOST) {
-				assert_int_equal(told, 0);
-				told = e.word1;
-				lost += told;
+				assert_int_equal(emitted, 0);
+				emitted = e.word1;
+				lost += emitted;
 			} else {
-				got += told + 1;
-				told = 0;
+				got += emitted + 1;
+				emitted = 0;
 				assert_int_equal(type, AE_WAKE);
 				assert_int_equal(e.word1, 1ull << 48 | got);
 			}
@@ -92,14 +92,14 @@ static void test_losses_are_exact(void **state)
 	}
 	struct ring *r = area_ring(&area, 0);
 	assert_true(lost > 0);
-	uint64_t untold = r->dropped - lost;
+	uint64_t rest = r->dropped - lost;
 	while (area_next(&area, r, &e)) {
 		if ((e.word0 & 255) == AE_LOST)
 			got += e.word1;
 		else
 			got++;
 	}
-	assert_int_equal(sent, got + untold);
+	assert_int_equal(sent, got + rest);
 }
 
 /*

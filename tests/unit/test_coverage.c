@@ -41,7 +41,7 @@ static void rows_are_copies_in_order(void **state)
 }
 
 /* Rows that could be added stay; the end knows that one is missing. */
-static void a_missing_row_is_told_at_the_end(void **state)
+static void a_missing_row_is_reported_at_the_end(void **state)
 {
 	struct coverage_list l = {.failed = true};
 
@@ -56,7 +56,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(rows_are_copies_in_order),
-		cmocka_unit_test(a_missing_row_is_told_at_the_end),
+		cmocka_unit_test(a_missing_row_is_reported_at_the_end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -173,7 +173,7 @@ static void fields_of_all_forms_are_numbers(void **state)
 	assert_false(perf_field_next(&rest, &f));
 }
 
-static void events_are_told_by_their_names(void **state)
+static void events_are_read_by_their_names(void **state)
 {
 	static const struct {
 		const char *name;
@@ -518,7 +518,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(other_lines_are_no_heads),
 		cmocka_unit_test(frames_lose_their_offsets),
 		cmocka_unit_test(fields_of_all_forms_are_numbers),
-		cmocka_unit_test(events_are_told_by_their_names),
+		cmocka_unit_test(events_are_read_by_their_names),
 		cmocka_unit_test(lines_of_any_length_are_read),
 		cmocka_unit_test(diagnostics_are_counted_by_reason),
 		cmocka_unit_test(files_of_the_real_tools_give_the_golden_events),

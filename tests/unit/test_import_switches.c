@@ -132,7 +132,7 @@ static void a_return_that_was_not_recorded_is_not_invented(void **state)
 	result_done(&r);
 }
 
-static void the_system_call_around_it_is_told(void **state)
+static void the_system_call_around_it_is_recorded(void **state)
 {
 	struct result r;
 
@@ -498,7 +498,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(states_of_all_kernels_say_why),
 		cmocka_unit_test(a_time_off_cpu_ends_when_the_thread_runs_again),
 		cmocka_unit_test(a_return_that_was_not_recorded_is_not_invented),
-		cmocka_unit_test(the_system_call_around_it_is_told),
+		cmocka_unit_test(the_system_call_around_it_is_recorded),
 		cmocka_unit_test(system_calls_of_another_machine_have_no_names),
 		cmocka_unit_test(who_is_gone_does_not_come_back),
 		cmocka_unit_test(after_a_loss_nobody_is_known_to_be_away),

@@ -203,7 +203,7 @@ static void hit_it(bool multi, uint64_t ring_bytes, struct tally *ret)
 		print_message("skipped: %s\n", err.text);
 		skip();
 	}
-	assert_int_equal(kernel_core_tell_hooks(core, &hooks), 0);
+	assert_int_equal(kernel_core_emit_hooks(core, &hooks), 0);
 	assert_int_equal(kernel_core_attach(core, KP_PROBE, fd, getpid(), &site, 1, &links, &err),
 			 0);
 	assert_false(site.refused);
@@ -310,7 +310,7 @@ static void returns(struct two_threads *two, int thread, uint64_t state)
 	record(two, thread, KR_RETURN, KH_TOKIO_POLL, state);
 }
 
-static void told(const struct two_threads *two, const unsigned *types, size_t n)
+static void emitted(const struct two_threads *two, const unsigned *types, size_t n)
 {
 	assert_int_equal(two->c.out.n, n);
 	for (size_t i = 0; i < n; i++)
@@ -318,8 +318,8 @@ static void told(const struct two_threads *two, const unsigned *types, size_t n)
 }
 
 #define TOLD(two, ...)                                                                             \
-	told(two, (const unsigned[]){__VA_ARGS__},                                                 \
-	     sizeof((const unsigned[]){__VA_ARGS__}) / sizeof(unsigned))
+	emitted(two, (const unsigned[]){__VA_ARGS__},                                              \
+		sizeof((const unsigned[]){__VA_ARGS__}) / sizeof(unsigned))
 
 /* The same rows as the agent's. What the output says is read by the programs in the kernel. */
 static void test_tokio_ends(void **state)
@@ -608,10 +608,10 @@ static void test_calls(void **state)
 	struct kernel_thread open = {
 		.call = __NR_read + 1, .call_ns = two->time, .call_args = waits};
 	two->c.out.n = 0;
-	assert_int_equal(kernel_tell_open_call(&two->c, &two->p, &two->t[0], &open, two->time), 0);
+	assert_int_equal(kernel_emit_open_call(&two->c, &two->p, &two->t[0], &open, two->time), 0);
 	TOLD(two, );
 	assert_int_equal(
-		kernel_tell_open_call(&two->c, &two->p, &two->t[0], &open, two->time + LONG), 0);
+		kernel_emit_open_call(&two->c, &two->p, &two->t[0], &open, two->time + LONG), 0);
 	TOLD(two, TE_BLOCK);
 	assert_int_equal(last(two)->arg, TB_READ);
 	assert_int_equal(last(two)->time, two->time + LONG);
@@ -620,7 +620,7 @@ static void test_calls(void **state)
 	returns(two, 0, 3 * 64);
 	two->c.out.n = 0;
 	assert_int_equal(
-		kernel_tell_open_call(&two->c, &two->p, &two->t[0], &open, two->time + LONG), 0);
+		kernel_emit_open_call(&two->c, &two->p, &two->t[0], &open, two->time + LONG), 0);
 	TOLD(two, );
 
 	for (int i = 0; i < 2; i++) {

@@ -1110,8 +1110,8 @@ static void test_errands_dispatched(void **state)
 		usleep(1000);
 	assert_int_equal(process_open(pid, &t.process, &t.err), 0);
 	assert_int_equal(tracer_start(&tracer, &t.err), 0);
-	const int told = tracer_call(tracer, asks_dispatch, &t);
-	for (int forced = 0; told == 0 && forced < 2; forced++) {
+	const int emitted = tracer_call(tracer, asks_dispatch, &t);
+	for (int forced = 0; emitted == 0 && forced < 2; forced++) {
 		t.process.forced = forced;
 		t.err = (struct error){0};
 		tracer_call(tracer, run_errands, &t);
@@ -1123,11 +1123,11 @@ static void test_errands_dispatched(void **state)
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(status, 0);
 	process_close(&t.process);
-	if (told == -EIO) {
+	if (emitted == -EIO) {
 		print_message("skipped: needs Linux 6.4\n");
 		skip();
 	}
-	assert_int_equal(told, 0);
+	assert_int_equal(emitted, 0);
 }
 
 /* ---- seccomp ---- */
@@ -2452,7 +2452,7 @@ static void *pause_as_first(void *none)
 	return none;
 }
 
-static void *execute_when_told(void *arg)
+static void *execute_on_command(void *arg)
 {
 	char byte;
 
@@ -2504,7 +2504,7 @@ static void test_exec_before_detach(void **state)
 
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		pthread_create(&thread, NULL, pause_as_first, NULL);
-		pthread_create(&thread, NULL, execute_when_told, &fds[0]);
+		pthread_create(&thread, NULL, execute_on_command, &fds[0]);
 		pause();
 	}
 	while (!shared->futex)

@@ -76,7 +76,7 @@ static void test_names_first(void **state)
 		 "  …::second        2\n");
 }
 
-static void test_told_apart(void **state)
+static void test_distinguished(void **state)
 {
 	static const char *const cells[] = {
 		"shop::work::store::resize", "task", "1", "1 ns", "a",
@@ -151,7 +151,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_equal_columns),
 		cmocka_unit_test(test_names_first),
-		cmocka_unit_test(test_told_apart),
+		cmocka_unit_test(test_distinguished),
 		cmocka_unit_test(test_any),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

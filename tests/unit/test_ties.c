@@ -127,7 +127,7 @@ enum { N_THREADS = 6, N_TASKS = 5, TICK = 12 };
 
 static struct life {
 	bool woken, polled;
-	bool told_begin, told_wake, told_old_end; /* in this tick */
+	bool emitted_begin, emitted_wake, emitted_old_end; /* in this tick */
 	uint32_t thread;
 } lives[N_TASKS], read_lives[N_TASKS];
 
@@ -172,7 +172,8 @@ static void test_random_lives(void **state)
 		size_t n = 0;
 
 		for (size_t i = 0; i < N_TASKS; i++)
-			lives[i].told_begin = lives[i].told_wake = lives[i].told_old_end = false;
+			lives[i].emitted_begin = lives[i].emitted_wake = lives[i].emitted_old_end =
+				false;
 		for (uint64_t moment = 0; moment < TICK; moment++) {
 			struct life *l = &lives[rnd(N_TASKS)];
 			const uint16_t types[] = {TE_WAKE, TE_WAKE, TE_POLL_BEGIN, TE_POLL_END};
@@ -186,17 +187,17 @@ static void test_random_lives(void **state)
 				.value = moment,
 			};
 
-			if (what == 0 && l->told_begin)
+			if (what == 0 && l->emitted_begin)
 				continue;
-			if (what == 1 && l->told_begin && l->told_old_end)
+			if (what == 1 && l->emitted_begin && l->emitted_old_end)
 				continue;
-			if (what == 2 && l->told_wake)
+			if (what == 2 && l->emitted_wake)
 				continue;
 			if (!live(l, &e))
 				continue;
-			l->told_begin = l->told_begin || what == 2;
-			l->told_wake = l->told_wake || what == 1;
-			l->told_old_end = l->told_old_end || (what == 3 && !l->told_begin);
+			l->emitted_begin = l->emitted_begin || what == 2;
+			l->emitted_wake = l->emitted_wake || what == 1;
+			l->emitted_old_end = l->emitted_old_end || (what == 3 && !l->emitted_begin);
 			run[n++] = e;
 		}
 		qsort(run, n, sizeof(*run), by_thread);

@@ -237,7 +237,7 @@ def test_packed_lanes_count_concurrency(export, synth):
     assert len(task_lanes) <= most * 1.3 + 10
 
 
-def test_cut_is_told(export, synth):
+def test_cut_is_reported(export, synth):
     path, said = export(synth(300, 3000), "cut.json", "--max-slices", "5000", "--max-lanes", "12")
     file = load_chrome(path)
     notice = file["otherData"]["cut"]

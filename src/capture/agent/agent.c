@@ -153,7 +153,7 @@ static int write_kind(struct capture *c, struct source *s, const struct attach_k
 	else if (k->root_poll)
 		TRY(write_root_poll(c, s, k->root_poll, numbers[0], &ret->index));
 	else
-		TRY(kinds_tell(c->drain.writer, s->process, &k->object->scan, numbers, k->kind,
+		TRY(kinds_emit(c->drain.writer, s->process, &k->object->scan, numbers, k->kind,
 			       k->waker, k->block_on, &ret->index));
 	if (k->block_on)
 		TRY(map_put(&s->by_call, k->block_on->site.addr + k->object->bias, 0, ret));
@@ -177,7 +177,7 @@ static int write_runtimes(struct capture *c, struct source *s)
 
 		if (!numbers)
 			return -ENOMEM;
-		TRY(kinds_tell_runtimes(c->drain.writer, s->process, f, numbers));
+		TRY(kinds_emit_runtimes(c->drain.writer, s->process, f, numbers));
 		for (size_t i = 0; i < n_kinds; i++)
 			if (kinds[i].object == objects[o])
 				TRY(write_kind(c, s, &kinds[i], numbers, &s->kinds[i]));
@@ -835,7 +835,7 @@ static bool agent_wait(struct capture *c, uint64_t ns)
 /* ---- the end ---- */
 
 /* Of how many kinds of tasks the agent can say where they wait. */
-static int tell_points(struct capture *c, const struct source *s, struct capture_stats *stats)
+static int emit_points(struct capture *c, const struct source *s, struct capture_stats *stats)
 {
 	struct trace_coverage points;
 	uint64_t n = 0;
@@ -843,11 +843,11 @@ static int tell_points(struct capture *c, const struct source *s, struct capture
 	for (uint32_t i = 0; i < s->n_kinds; i++)
 		n += s->kinds[i].task;
 	points = points_coverage(s->process, s->n_programs, n, &s->points_trouble);
-	return points.total ? capture_tell_coverage(c->drain.writer, stats, &points) : 0;
+	return points.total ? capture_emit_coverage(c->drain.writer, stats, &points) : 0;
 }
 
 /* A large program's debug information takes longer to read than we wait for. */
-static int tell_late_points(struct capture *c, const struct source *s, struct capture_stats *stats)
+static int emit_late_points(struct capture *c, const struct source *s, struct capture_stats *stats)
 {
 	_cleanup_buf_ struct buf note = BUF_INIT;
 
@@ -861,10 +861,10 @@ static int tell_late_points(struct capture *c, const struct source *s, struct ca
 					    .seen = s->n_programs - s->n_late_programs,
 					    .total = s->n_programs,
 					    .note = note.data};
-	return capture_tell_coverage(c->drain.writer, stats, &late);
+	return capture_emit_coverage(c->drain.writer, stats, &late);
 }
 
-static int tell_unseen_begin(struct capture *c, const struct source *s, struct capture_stats *stats)
+static int emit_unseen_begin(struct capture *c, const struct source *s, struct capture_stats *stats)
 {
 	_cleanup_buf_ struct buf note = BUF_INIT;
 
@@ -880,7 +880,7 @@ static int tell_unseen_begin(struct capture *c, const struct source *s, struct c
 					     .item = "begin of the program",
 					     .total = 1,
 					     .note = note.data};
-	return capture_tell_coverage(c->drain.writer, stats, &begin);
+	return capture_emit_coverage(c->drain.writer, stats, &begin);
 }
 
 /* The attach's coverage, of which something may have come since the begin (filters), and is in the
@@ -921,18 +921,18 @@ static int write_end(struct capture *c, struct source *s, uint64_t no_ring,
 
 	TRY(write_attach_coverage(c, s, stats));
 	if (c->places)
-		TRY(tell_points(c, s, stats));
-	TRY(tell_late_points(c, s, stats));
-	TRY(tell_unseen_begin(c, s, stats));
+		TRY(emit_points(c, s, stats));
+	TRY(emit_late_points(c, s, stats));
+	TRY(emit_unseen_begin(c, s, stats));
 	if (c->shared->options->spawn_stacks)
-		TRY(ring_stacks_tell(&c->drain, s, stats));
+		TRY(ring_stacks_emit(&c->drain, s, stats));
 	if (s->inlined)
 		TRY(inlined_end(&c->drain, s, stats));
 	if (s->n_damaged)
-		TRY(capture_tell_coverage(c->drain.writer, stats, &damaged));
+		TRY(capture_emit_coverage(c->drain.writer, stats, &damaged));
 	if (s->n_unread)
-		TRY(capture_tell_coverage(c->drain.writer, stats, &unread));
-	return no_ring ? capture_tell_coverage(c->drain.writer, stats, &ringless) : 0;
+		TRY(capture_emit_coverage(c->drain.writer, stats, &unread));
+	return no_ring ? capture_emit_coverage(c->drain.writer, stats, &ringless) : 0;
 }
 
 /* The process has executed another program since, which is recorded too. */

@@ -160,7 +160,7 @@ static uint32_t tid_of(struct source *s, uint32_t own_tid)
 static int begin_thread(struct drain *d, struct source *s, struct ring_cursor *c, uint32_t own_tid,
 			uint64_t time)
 {
-	const struct trace_thread nobody = {.process = s->process, .name = ""};
+	const struct trace_thread unknown_thread = {.process = s->process, .name = ""};
 	const struct capture_thread *thread;
 	struct trace_event e = {.time = time, .type = TE_THREAD_BEGIN, .kind = TRACE_KIND_NONE};
 
@@ -188,7 +188,7 @@ static int begin_thread(struct drain *d, struct source *s, struct ring_cursor *c
 			return -ENOMEM;
 		e.thread = thread->index;
 	} else {
-		TRY(trace_writer_thread(d->writer, &nobody, &e.thread));
+		TRY(trace_writer_thread(d->writer, &unknown_thread, &e.thread));
 	}
 	c->thread = e.thread + 1;
 	return drain_put(d, &e);
@@ -482,28 +482,29 @@ static uint64_t time_of(struct drain *d, struct ring_cursor *c, const struct age
 }
 
 /* An event takes a ns at least, if no tick: a count beyond that is scribbled, and 0 is believed. */
-static uint64_t untold(const struct drain *d, const struct source *s, const struct ring_cursor *c)
+static uint64_t n_lost_since(const struct drain *d, const struct source *s,
+			     const struct ring_cursor *c)
 {
 	uint32_t i = (uint32_t)(c - s->rings.cursors);
 	uint64_t dropped = __atomic_load_n(&ring_set_at(&s->rings, i)->dropped, __ATOMIC_RELAXED);
-	uint64_t n = dropped - c->lost_told;
+	uint64_t n = dropped - c->lost_emitted;
 
 	return n <= ticks_to_ns(d, d->now_ticks - d->start_ticks) ? n : 0;
 }
 
 /* A thread that has ended with losses that it had no room to report. */
-static int tell_last_loss(struct drain *d, struct source *s, struct ring_cursor *c)
+static int emit_last_loss(struct drain *d, struct source *s, struct ring_cursor *c)
 {
-	uint64_t n = untold(d, s, c);
+	uint64_t n = n_lost_since(d, s, c);
 
 	if (!n || !c->thread)
 		return 0;
-	c->lost_told += n;
+	c->lost_emitted += n;
 	return put_loss(d, c->thread - 1, clock_map_ns(&d->clock, clock_ticks()), n);
 }
 
 /* What the last drain had no time for. */
-static int tell_unread(struct drain *d, struct source *s, struct ring_cursor *c)
+static int emit_unread(struct drain *d, struct source *s, struct ring_cursor *c)
 {
 	bool damaged = false;
 	uint64_t head, n;
@@ -593,13 +594,13 @@ static int take_events(struct drain *d, struct source *s, struct ring_cursor *c,
 			damaged++;
 		}
 		if (type == AE_LOST) {
-			uint64_t lost = untold(d, s, c);
+			uint64_t lost = n_lost_since(d, s, c);
 
 			/* The losses that its ring's last owner could not report were reported for
 			 * it. */
 			if (raw->word1 < lost)
 				lost = raw->word1;
-			c->lost_told += lost;
+			c->lost_emitted += lost;
 			c->described = false;
 			forget_chain(c);
 			if (lost)
@@ -754,7 +755,7 @@ int drain_threads(struct drain *d, struct source *s)
 			if (ending || !ring_set_empty(&s->rings, i) ||
 			    attach_give_ring(s->attach, i, c->own_tid) < 0)
 				continue;
-			TRY(tell_last_loss(d, s, c));
+			TRY(emit_last_loss(d, s, c));
 			TRY(end_thread(d, s, c, clock_map_ns(&d->clock, clock_ticks())));
 			continue;
 		}
@@ -823,7 +824,7 @@ static uint16_t open_call(const struct drain *d, const struct source *s,
 
 /* The call in which a poll waits when the recording ends. The call is reported like one that is
  * over; the poll lasts up to the end. */
-static int tell_open_call(struct drain *d, struct source *s, struct ring_cursor *c, uint64_t end_ns)
+static int emit_open_call(struct drain *d, struct source *s, struct ring_cursor *c, uint64_t end_ns)
 {
 	struct trace_event e = {.time = end_ns, .type = TE_BLOCK, .kind = TRACE_KIND_NONE};
 	uint64_t ticks, begin_ns;
@@ -852,16 +853,16 @@ int drain_end(struct drain *d, struct source *s, uint64_t until_ns)
 	end_ns = s->seen_ns ? s->seen_ns : clock_map_ns(&d->clock, d->now_ticks);
 	for (uint32_t i = 0; i < used; i++) {
 		struct ring_cursor *c = &s->rings.cursors[i];
-		uint64_t told = c->lost_told;
+		uint64_t emitted = c->lost_emitted;
 
-		TRY(tell_open_call(d, s, c, s->alive ? until_ns : end_ns));
+		TRY(emit_open_call(d, s, c, s->alive ? until_ns : end_ns));
 		if (c->thread && s->alive)
 			TRY(end_futures(d, s, c));
-		TRY(tell_last_loss(d, s, c));
-		TRY(tell_unread(d, s, c));
+		TRY(emit_last_loss(d, s, c));
+		TRY(emit_unread(d, s, c));
 		if (c->thread && !s->alive)
 			TRY(end_thread(d, s, c,
-				       c->lost_told == told
+				       c->lost_emitted == emitted
 					       ? end_ns
 					       : clock_map_ns(&d->clock, clock_ticks())));
 	}

@@ -225,8 +225,8 @@ static void clear(struct future_snapshot *l)
 /* Those of a list that are recorded, with parents among each other. Returns how many of them are
  * nested, without siblings; only those that are surely not polled by a function of their own,
  * unless `below`. */
-static uint32_t told(const struct source *s, const struct future_snapshot *l, bool below,
-		     struct future_snapshot *ret)
+static uint32_t recorded_items(const struct source *s, const struct future_snapshot *l, bool below,
+			       struct future_snapshot *ret)
 {
 	uint32_t to[AGENT_LIST_MAX], n_children[AGENT_LIST_MAX + 1] = {0}, n = 0;
 
@@ -376,7 +376,7 @@ static void add_inner(const struct source *s, struct inlined_thread *t, uint32_t
 
 /* ---- events ---- */
 
-static int tell(struct drain *d, const struct source *s, const struct trace_event *at,
+static int emit(struct drain *d, const struct source *s, const struct trace_event *at,
 		const struct item *item, uint16_t type, enum trace_outcome outcome)
 {
 	const struct await_point *p = point_of(s, item);
@@ -397,14 +397,14 @@ static int tell(struct drain *d, const struct source *s, const struct trace_even
 
 /* The end of something that isn't open: who is ready was polled. Who isn't may have been dropped
  * unpolled; and which of several has panicked isn't known. */
-static int tell_short(struct drain *d, const struct source *s, const struct trace_event *at,
+static int emit_short(struct drain *d, const struct source *s, const struct trace_event *at,
 		      const struct item *item, enum trace_outcome outcome)
 {
 	if (outcome == TO_PANICKED)
 		outcome = TO_UNKNOWN;
 	if (outcome == TO_READY)
-		TRY(tell(d, s, at, item, TE_FUTURE_BEGIN, 0));
-	return tell(d, s, at, item, TE_FUTURE_END, outcome);
+		TRY(emit(d, s, at, item, TE_FUTURE_BEGIN, 0));
+	return emit(d, s, at, item, TE_FUTURE_END, outcome);
 }
 
 /* The list of the innermost poll's begin is whole: what lies in line in it is polled from now. */
@@ -423,11 +423,11 @@ static int open_line(struct drain *d, const struct source *s, struct inlined_thr
 	if (!o->begin.n)
 		return 0; /* as in most */
 	leave_open_out(s, t, o, &o->begin);
-	n_open = told(s, &o->begin, false, &line);
+	n_open = recorded_items(s, &o->begin, false, &line);
 	for (uint32_t i = 0, n = 0; i < o->begin.n && n < n_open; i++)
 		n += o->begin.items[i].open = !o->begin.items[i].hidden;
 	for (uint32_t i = 0; i < n_open; i++)
-		TRY(tell(d, s, &at, &line.items[i], TE_FUTURE_BEGIN, 0));
+		TRY(emit(d, s, &at, &line.items[i], TE_FUTURE_BEGIN, 0));
 	return 0;
 }
 
@@ -505,19 +505,19 @@ static enum trace_outcome ended_by(const struct ending *e, const struct item *it
 }
 
 /* Those of `now` from `first` on, in each other as they lie, all still pending. */
-static int tell_tree(struct drain *d, const struct source *s, const struct trace_event *at,
+static int emit_tree(struct drain *d, const struct source *s, const struct trace_event *at,
 		     const struct future_snapshot *now, uint32_t first)
 {
 	uint32_t stack[AGENT_LIST_MAX], n = 0;
 
 	for (uint32_t i = first; i < now->n; i++) {
 		while (n && stack[n - 1] != now->items[i].parent)
-			TRY(tell(d, s, at, &now->items[stack[--n]], TE_FUTURE_END, TO_PENDING));
-		TRY(tell(d, s, at, &now->items[i], TE_FUTURE_BEGIN, 0));
+			TRY(emit(d, s, at, &now->items[stack[--n]], TE_FUTURE_END, TO_PENDING));
+		TRY(emit(d, s, at, &now->items[i], TE_FUTURE_BEGIN, 0));
 		stack[n++] = i;
 	}
 	while (n)
-		TRY(tell(d, s, at, &now->items[stack[--n]], TE_FUTURE_END, TO_PENDING));
+		TRY(emit(d, s, at, &now->items[stack[--n]], TE_FUTURE_END, TO_PENDING));
 	return 0;
 }
 
@@ -552,8 +552,8 @@ static int close_poll(struct drain *d, struct source *s, struct inlined_thread *
 	mask_hooked_children(s, o, &o->begin);
 	mask_hooked_children(s, o, all);
 	leave_open_out(s, t, o, all);
-	told(s, &o->begin, false, &was);
-	line = told(s, all, false, &now);
+	recorded_items(s, &o->begin, false, &was);
+	line = recorded_items(s, all, false, &now);
 	while (n_open < was.n && was.items[n_open].open)
 		n_open++;
 
@@ -569,7 +569,7 @@ static int close_poll(struct drain *d, struct source *s, struct inlined_thread *
 		how = count(s, &ending, item);
 		/* One with a poll function of its own is recorded by that when it is called. */
 		if (how != TO_UNKNOWN || !info_of(s, item)->hooked_parent)
-			TRY(tell_short(d, s, e, item, how));
+			TRY(emit_short(d, s, e, item, how));
 	}
 	for (uint32_t i = n_open; i-- > common;) {
 		enum trace_outcome how = count(s, &ending, &was.items[i]);
@@ -577,11 +577,11 @@ static int close_poll(struct drain *d, struct source *s, struct inlined_thread *
 		/* In a block_on's poll whose end was not observed, neither were theirs. */
 		if (how == TO_UNKNOWN && e->arg == TO_UNSEEN)
 			how = TO_UNSEEN;
-		TRY(tell(d, s, e, &was.items[i], TE_FUTURE_END, how));
+		TRY(emit(d, s, e, &was.items[i], TE_FUTURE_END, how));
 	}
-	TRY(tell_tree(d, s, e, &now, common));
+	TRY(emit_tree(d, s, e, &now, common));
 	for (uint32_t i = common; i-- > 0;)
-		TRY(tell(d, s, e, &now.items[i], TE_FUTURE_END, TO_PENDING));
+		TRY(emit(d, s, e, &now.items[i], TE_FUTURE_END, TO_PENDING));
 	return 0;
 }
 
@@ -627,7 +627,7 @@ static int give_up(struct drain *d, const struct source *s, const struct inlined
 
 	for (uint32_t i = o->begin.n; i-- > 0;)
 		if (o->begin.items[i].open)
-			TRY(tell(d, s, e, &o->begin.items[i], TE_FUTURE_END, TO_UNKNOWN));
+			TRY(emit(d, s, e, &o->begin.items[i], TE_FUTURE_END, TO_UNKNOWN));
 	return put_request(d, o->request, &end);
 }
 
@@ -640,7 +640,7 @@ static uint64_t place_of(const struct source *s, const struct future_snapshot *n
 
 	if (e->type == TE_FUTURE_END)
 		return place_of_self(s, now, e);
-	for (uint32_t i = 0, n = told(s, now, true, &line); i < n; i++)
+	for (uint32_t i = 0, n = recorded_items(s, now, true, &line); i < n; i++)
 		if (info_of(s, &line.items[i])->own)
 			place = (uint64_t)point_of(s, &line.items[i])->place + 1;
 	return place;
@@ -661,7 +661,7 @@ static uint64_t own_place(const struct source *s, const struct inlined_poll *o,
 
 	if (e->arg != TO_PENDING || place)
 		return place;
-	for (uint32_t i = told(s, now, true, &line); i-- > 0 && !place;) {
+	for (uint32_t i = recorded_items(s, now, true, &line); i-- > 0 && !place;) {
 		uint64_t one = (uint64_t)point_of(s, &line.items[i])->place + 1;
 
 		place = is_own_place(s, one) ? one : 0;
@@ -848,7 +848,7 @@ void inlined_forget(struct source *s, uint32_t ring)
 
 #define MAX_NAMED 12
 
-static int tell_unknown(struct drain *d, const struct source *s, struct capture_stats *stats)
+static int emit_unknown(struct drain *d, const struct source *s, struct capture_stats *stats)
 {
 	_cleanup_buf_ struct buf note = BUF_INIT;
 	struct trace_coverage c = {.process = s->process,
@@ -872,7 +872,7 @@ static int tell_unknown(struct drain *d, const struct source *s, struct capture_
 	if (buf_failed(&note))
 		return -ENOMEM;
 	c.note = note.data;
-	return capture_tell_coverage(d->writer, stats, &c);
+	return capture_emit_coverage(d->writer, stats, &c);
 }
 
 int inlined_end(struct drain *d, const struct source *s, struct capture_stats *stats)
@@ -884,8 +884,8 @@ int inlined_end(struct drain *d, const struct source *s, struct capture_stats *s
 			"loop around one .await makes them, counts as one that continues"};
 
 	if (s->n_inlined_ends)
-		TRY(tell_unknown(d, s, stats));
+		TRY(emit_unknown(d, s, stats));
 	if (s->n_inlined_kinds)
-		TRY(capture_tell_coverage(d->writer, stats, &loops));
+		TRY(capture_emit_coverage(d->writer, stats, &loops));
 	return 0;
 }

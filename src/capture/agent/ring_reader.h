@@ -13,10 +13,10 @@
 
 /* Our notes on a ring: nothing that steers us is read back from the shared memory. */
 struct ring_cursor {
-	uint64_t tail;	     /* bytes taken so far */
-	uint64_t last_ticks; /* of the last event */
-	uint64_t lost_told;  /* by AE_LOST */
-	uint32_t thread;     /* trace thread index + 1 of who writes here now, 0 if not known yet */
+	uint64_t tail;	       /* bytes taken so far */
+	uint64_t last_ticks;   /* of the last event */
+	uint64_t lost_emitted; /* by AE_LOST */
+	uint32_t thread; /* trace thread index + 1 of who writes here now, 0 if not known yet */
 	uint32_t tid, own_tid; /* of it */
 	char name[16];
 	uint32_t depth; /* of open polls since the thread began, or since its last loss */

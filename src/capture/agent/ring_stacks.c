@@ -256,7 +256,7 @@ int ring_stacks_event(struct drain *d, struct source *s, uint32_t ring,
 	return put_stack(d, s, ring, &e);
 }
 
-int ring_stacks_tell(struct drain *d, const struct source *s, struct capture_stats *stats)
+int ring_stacks_emit(struct drain *d, const struct source *s, struct capture_stats *stats)
 {
 	const char *why = attach_shut_in(s->attach)
 				  ? "none were taken under the program's further seccomp filter"
@@ -270,6 +270,6 @@ int ring_stacks_tell(struct drain *d, const struct source *s, struct capture_sta
 											   : ""};
 
 	return c.total && s->stacks->wanted & AGENT_STACKS_SPAWNS
-		       ? capture_tell_coverage(d->writer, stats, &c)
+		       ? capture_emit_coverage(d->writer, stats, &c)
 		       : 0;
 }

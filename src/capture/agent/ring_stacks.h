@@ -27,4 +27,4 @@ int ring_stacks_event(struct drain *d, struct source *s, uint32_t ring,
 void ring_stacks_text(struct source *s, uint32_t ring, const struct agent_event *raw);
 int ring_stacks_raise(struct drain *d, struct source *s, uint32_t ring);
 /* How many spawns had theirs. */
-int ring_stacks_tell(struct drain *d, const struct source *s, struct capture_stats *stats);
+int ring_stacks_emit(struct drain *d, const struct source *s, struct capture_stats *stats);

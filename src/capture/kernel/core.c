@@ -69,7 +69,7 @@ _Static_assert(sizeof(struct link_attr) == 64, "bpf_attr.link_create.uprobe_mult
 
 /* ---- constants that the programs get before they are loaded ---- */
 
-static void tell_machine(struct kernel_bpf *skel)
+static void set_machine(struct kernel_bpf *skel)
 {
 	struct stat st;
 
@@ -398,7 +398,7 @@ static int load_by(struct kernel_core *core, uint32_t ring_bytes, bool spawn_sta
 	core->skel = kernel_bpf__open();
 	if (!core->skel)
 		return -errno;
-	tell_machine(core->skel);
+	set_machine(core->skel);
 	core->skel->rodata->spawn_stacks = spawn_stacks;
 	TRY(bpf_map__set_max_entries(core->skel->maps.ring, ring_bytes));
 	for (unsigned p = 0; p < KP_N && multi; p++)
@@ -493,12 +493,13 @@ struct bpf_ring *kernel_core_ring(struct kernel_core *core)
 	return &core->ring;
 }
 
-int kernel_core_tell_hooks(struct kernel_core *core, struct kernel_hooks *hooks)
+int kernel_core_emit_hooks(struct kernel_core *core, struct kernel_hooks *hooks)
 {
 	int fd = bpf_map__fd(core->skel->maps.hooks), rc = 0;
 
-	for (; hooks->n_told < hooks->n && rc == 0; hooks->n_told++)
-		rc = bpf_map_update_elem(fd, &hooks->n_told, &hooks->table[hooks->n_told], BPF_ANY);
+	for (; hooks->n_emitted < hooks->n && rc == 0; hooks->n_emitted++)
+		rc = bpf_map_update_elem(fd, &hooks->n_emitted, &hooks->table[hooks->n_emitted],
+					 BPF_ANY);
 	return rc;
 }
 
@@ -533,9 +534,9 @@ void kernel_core_end_calls(struct kernel_core *core)
 	core->skel->links.on_sys_enter = core->skel->links.on_sys_exit = NULL;
 }
 
-int kernel_core_untold(struct kernel_core *core,
-		       int (*tell)(void *context, const struct kernel_thread *t), void *context,
-		       uint64_t *ret_other_losses)
+int kernel_core_rest(struct kernel_core *core,
+		     int (*emit)(void *context, const struct kernel_thread *t), void *context,
+		     uint64_t *ret_other_losses)
 {
 	int threads = bpf_map__fd(core->skel->maps.threads);
 	int losses = bpf_map__fd(core->skel->maps.losses);
@@ -550,7 +551,7 @@ int kernel_core_untold(struct kernel_core *core,
 		return -ENOMEM;
 	while (rc == 0 && bpf_map_get_next_key(threads, last, &key) == 0) {
 		if (bpf_map_lookup_elem(threads, &key, t) == 0)
-			rc = tell(context, t);
+			rc = emit(context, t);
 		last = &key;
 	}
 	if (rc == 0 && bpf_map_lookup_elem(losses, &zero, &lost) == 0)

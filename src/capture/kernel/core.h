@@ -23,7 +23,7 @@ void kernel_core_gate(struct kernel_core *core, bool open);
 /* What one hit costs the program, measured on the way. */
 uint64_t kernel_core_cost_ps(const struct kernel_core *core);
 struct bpf_ring *kernel_core_ring(struct kernel_core *core);
-int kernel_core_tell_hooks(struct kernel_core *core, struct kernel_hooks *hooks);
+int kernel_core_emit_hooks(struct kernel_core *core, struct kernel_hooks *hooks);
 /* The layout program of the tasks with this vtable in a process. -ENOSPC: there is no room. */
 int kernel_core_layout(struct kernel_core *core, pid_t pid, uint64_t vtable, const uint64_t *words,
 		       size_t n);
@@ -44,6 +44,6 @@ void kernel_links_close(struct kernel_links *links);
 void kernel_core_end_calls(struct kernel_core *core);
 /* What no thread has reported: of threads that still exist, one call of `tell` each; and the number
  * of losses of all others. */
-int kernel_core_untold(struct kernel_core *core,
-		       int (*tell)(void *context, const struct kernel_thread *t), void *context,
-		       uint64_t *ret_other_losses);
+int kernel_core_rest(struct kernel_core *core,
+		     int (*emit)(void *context, const struct kernel_thread *t), void *context,
+		     uint64_t *ret_other_losses);

@@ -114,7 +114,7 @@ static __always_inline void lose(struct kernel_thread *t, __u64 now, __u64 n)
 }
 
 /* Losses are reported before anything else. */
-static __always_inline bool tell_lost(struct kernel_thread *t, __u64 now)
+static __always_inline bool emit_lost(struct kernel_thread *t, __u64 now)
 {
 	struct kernel_record *r = bpf_ringbuf_reserve(&ring, sizeof(*r), 0);
 
@@ -138,7 +138,7 @@ static __always_inline struct kernel_record *record(struct kernel_thread *t, __u
 {
 	struct kernel_record *r = 0;
 
-	if (!t->lost || tell_lost(t, now))
+	if (!t->lost || emit_lost(t, now))
 		r = bpf_ringbuf_reserve(&ring, sizeof(*r), 0);
 	if (!r) {
 		lose(t, now, 1);
@@ -623,7 +623,7 @@ int on_probe(void *ctx)
 	if (bytes > sizeof(words))
 		bytes = sizeof(words);
 	bpf_probe_read_kernel(words, bytes, ctx);
-	if (t->lost && !tell_lost(t, now)) {
+	if (t->lost && !emit_lost(t, now)) {
 		lose(t, now, 1);
 		return 0;
 	}
@@ -661,7 +661,7 @@ int on_probe(void *ctx)
 
 /* ---- system calls, and a thread's end ---- */
 
-static __always_inline void tell_call(struct kernel_thread *t, __u64 now, __u16 type, __u64 number,
+static __always_inline void emit_call(struct kernel_thread *t, __u64 now, __u16 type, __u64 number,
 				      __u64 result)
 {
 	struct kernel_record *r = record(t, now, type, 0, type == KR_CALL_END ? t->call_ns : 0);
@@ -706,7 +706,7 @@ int on_sys_enter(struct bpf_raw_tracepoint_args *ctx)
 		t->call_args |= (__u32)reg(regs, flags_word);
 	if (type == KC_BLOCK)
 		return 0;
-	tell_call(t, now, KR_CALL_BEGIN, number, 0);
+	emit_call(t, now, KR_CALL_BEGIN, number, 0);
 	return 0;
 }
 
@@ -724,7 +724,7 @@ int on_sys_exit(struct bpf_raw_tracepoint_args *ctx)
 	if (number < KERNEL_MAX_CALLS && calls[number].type == KC_BLOCK &&
 	    now - t->call_ns < KERNEL_CALL_MIN_NS)
 		return 0;
-	tell_call(t, now, KR_CALL_END, number, ctx->args[1]);
+	emit_call(t, now, KR_CALL_END, number, ctx->args[1]);
 	return 0;
 }
 

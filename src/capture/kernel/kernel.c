@@ -161,7 +161,7 @@ static int open_binary(struct capture *c, const char *path, struct error *err)
 				 "%s has neither probes that pollux knows nor a Tokio, async-std "
 				 "or smol runtime that it can see",
 				 path);
-	rc = kernel_core_tell_hooks(c->core, &c->hooks);
+	rc = kernel_core_emit_hooks(c->core, &c->hooks);
 	if (rc < 0)
 		return error_sys(err, rc, "cannot tell the kernel what to probe");
 	for (size_t i = 0; i < KP_N; i++)
@@ -445,7 +445,7 @@ static int64_t kernel_drain(struct capture *c, uint64_t *ret_watermark_ns, struc
 	if (rc < 0)
 		return error_sys(err, rc, "cannot write the trace");
 	if (c->shared->options->long_poll_ns)
-		kernel_tell_polls(c);
+		kernel_emit_polls(c);
 	*ret_watermark_ns = c->providers && cut > PROVIDERS_WAIT_NS ? cut - PROVIDERS_WAIT_NS : cut;
 	if (!any && child_gone && !l->all)
 		return 0;
@@ -490,14 +490,14 @@ static int keep_coverage(struct capture *c, const struct trace_coverage *one,
 	return capture_keep_coverage(stats, one);
 }
 
-struct untold {
+struct rest {
 	struct capture *c;
 	uint64_t end_ns; /* of the recording */
 };
 
-static int tell_untold(void *context, const struct kernel_thread *in_kernel)
+static int emit_rest(void *context, const struct kernel_thread *in_kernel)
 {
-	const struct untold *u = context;
+	const struct rest *u = context;
 	struct kernel_process *p;
 	struct kernel_track *t;
 
@@ -508,15 +508,15 @@ static int tell_untold(void *context, const struct kernel_thread *in_kernel)
 		return 0;
 	if (in_kernel->lost) {
 		t = kernel_track(u->c, p, in_kernel->tid, "", in_kernel->lost_ns);
-		return t ? kernel_tell_loss(u->c, p, t, clock_monotonic_ns(), in_kernel->lost,
+		return t ? kernel_emit_loss(u->c, p, t, clock_monotonic_ns(), in_kernel->lost,
 					    in_kernel->lost_ns)
 			 : -ENOMEM;
 	}
 	t = map_get(&u->c->tracks, p->index, in_kernel->tid);
-	return t ? kernel_tell_open_call(u->c, p, t, in_kernel, u->end_ns) : 0;
+	return t ? kernel_emit_open_call(u->c, p, t, in_kernel, u->end_ns) : 0;
 }
 
-static int tell_refused(struct capture *c, const struct kernel_process *p,
+static int emit_refused(struct capture *c, const struct kernel_process *p,
 			struct capture_stats *stats)
 {
 	struct trace_coverage refused = {
@@ -532,11 +532,11 @@ static int tell_refused(struct capture *c, const struct kernel_process *p,
 		refused.total += o->n_sites;
 	}
 	return refused.seen < refused.total
-		       ? capture_tell_coverage(c->shared->writer, stats, &refused)
+		       ? capture_emit_coverage(c->shared->writer, stats, &refused)
 		       : 0;
 }
 
-static int tell_end(struct capture *c, uint64_t n_others, struct capture_stats *stats)
+static int emit_end(struct capture *c, uint64_t n_others, struct capture_stats *stats)
 {
 	const struct trace_coverage others = {
 		.item = "records of threads that have ended",
@@ -557,24 +557,24 @@ static int tell_end(struct capture *c, uint64_t n_others, struct capture_stats *
 	c->lost.n += n_others;
 	for (size_t i = 0; i < c->n_processes; i++) {
 		TRY(kernel_each_coverage(c, c->processes[i], keep_coverage, stats));
-		TRY(kernel_points_tell(c, c->processes[i], stats));
-		TRY(tell_refused(c, c->processes[i], stats));
+		TRY(kernel_points_emit(c, c->processes[i], stats));
+		TRY(emit_refused(c, c->processes[i], stats));
 	}
 	if (n_others)
-		TRY(capture_tell_coverage(c->shared->writer, stats, &others));
+		TRY(capture_emit_coverage(c->shared->writer, stats, &others));
 	if (c->life->full)
-		TRY(capture_tell_coverage(c->shared->writer, stats, &full));
-	return c->life->n_busy ? capture_tell_coverage(c->shared->writer, stats, &busy) : 0;
+		TRY(capture_emit_coverage(c->shared->writer, stats, &full));
+	return c->life->n_busy ? capture_emit_coverage(c->shared->writer, stats, &busy) : 0;
 }
 
 static int take_rest(struct capture *c, struct capture_stats *stats)
 {
-	struct untold untold = {c, stats->cost.end_ns};
+	struct rest rest = {c, stats->cost.end_ns};
 	uint64_t n_others = 0;
 
 	TRY(bpf_ring_drain(kernel_core_ring(c->core), add_record, c));
 	TRY(take_records(c, UINT64_MAX));
-	TRY(kernel_core_untold(c->core, tell_untold, &untold, &n_others));
+	TRY(kernel_core_rest(c->core, emit_rest, &rest, &n_others));
 	for (size_t i = 0; i < c->n_processes; i++) {
 		struct kernel_process *p = c->processes[i];
 
@@ -582,7 +582,7 @@ static int take_rest(struct capture *c, struct capture_stats *stats)
 			TRY(end_process(c, p, clock_monotonic_ns()));
 	}
 	TRY(take_until(c, UINT64_MAX));
-	return tell_end(c, n_others, stats);
+	return emit_end(c, n_others, stats);
 }
 
 static int kernel_close(struct capture *c, struct capture_stats *stats, struct error *err)

@@ -173,7 +173,7 @@ int kernel_add_process(struct capture *c, struct process *taken, struct kernel_p
 int kernel_add_pid(struct capture *c, pid_t pid, struct kernel_process **ret, struct error *err);
 void kernel_process_free(struct capture *c, struct kernel_process *p);
 int kernel_each_coverage(struct capture *c, const struct kernel_process *p,
-			 int (*tell)(struct capture *c, const struct trace_coverage *one,
+			 int (*emit)(struct capture *c, const struct trace_coverage *one,
 				     struct capture_stats *stats),
 			 struct capture_stats *stats);
 
@@ -184,7 +184,7 @@ int kernel_points_begin(struct capture *c, struct kernel_process *p, bool wait);
 int kernel_points_take(struct capture *c, struct kernel_process *p);
 /* The await point of a pending poll's end: trace_event.value. */
 uint64_t kernel_points_value(const struct kernel_process *p, uint16_t point, uint32_t kind);
-int kernel_points_tell(struct capture *c, const struct kernel_process *p,
+int kernel_points_emit(struct capture *c, const struct kernel_process *p,
 		       struct capture_stats *stats);
 void kernel_points_free(struct capture *c, struct kernel_process *p);
 
@@ -195,10 +195,10 @@ int kernel_process_of(struct capture *c, uint32_t tgid, struct kernel_process **
 int kernel_take(void *context, const void *record, size_t len);
 int kernel_put(struct capture *c, const struct kernel_process *p, const struct trace_event *e);
 int kernel_flush(struct capture *c);
-int kernel_tell_loss(struct capture *c, struct kernel_process *p, struct kernel_track *t,
+int kernel_emit_loss(struct capture *c, struct kernel_process *p, struct kernel_track *t,
 		     uint64_t time, uint64_t n, uint64_t first_ns);
 /* The call in which a poll waits when the recording ends, as if it were over. */
-int kernel_tell_open_call(struct capture *c, struct kernel_process *p, const struct kernel_track *t,
+int kernel_emit_open_call(struct capture *c, struct kernel_process *p, const struct kernel_track *t,
 			  const struct kernel_thread *in_kernel, uint64_t end_ns);
 /* The thread, written to the trace if it is new. NULL: that failed. */
 struct kernel_track *kernel_track(struct capture *c, struct kernel_process *p, uint32_t tid,
@@ -206,7 +206,7 @@ struct kernel_track *kernel_track(struct capture *c, struct kernel_process *p, u
 /* The thread has ended. */
 int kernel_track_end(struct capture *c, struct kernel_track *t, uint64_t time);
 /* Says to those who watch what each thread is at. */
-void kernel_tell_polls(struct capture *c);
+void kernel_emit_polls(struct capture *c);
 void kernel_poll_begins(struct kernel_track *t, uint64_t time);
 void kernel_poll_ends(struct capture *c, struct kernel_track *t, uint64_t time);
 int kernel_providers_begin(struct capture *c);

@@ -64,7 +64,7 @@ struct kernel_object {
 struct kernel_hooks {
 	struct kernel_hook *table; /* as the programs have it */
 	struct kernel_place *places;
-	uint32_t n, n_told; /* of them, those that the kernel knows by now */
+	uint32_t n, n_emitted; /* of them, those that the kernel knows by now */
 };
 
 /* All that can be probed in an object. Known probes win over functions: with `functions` false only

@@ -144,8 +144,8 @@ uint64_t kernel_points_value(const struct kernel_process *p, uint16_t point, uin
 
 /* A program of BPF can't be in the poll of each box, and when the task's poll is over, its boxes may be
  * another thread's. */
-static int tell_boxes(struct capture *c, const struct kernel_process *p,
-		      struct capture_stats *stats)
+static int cover_boxes(struct capture *c, const struct kernel_process *p,
+		       struct capture_stats *stats)
 {
 	const struct trace_coverage boxes = {.process = p->index,
 					     .item = "await points in boxes, handlers",
@@ -154,10 +154,10 @@ static int tell_boxes(struct capture *c, const struct kernel_process *p,
 						     "kernel they are recorded"};
 
 	return c->shared->options->near ? 0
-					: capture_tell_coverage(c->shared->writer, stats, &boxes);
+					: capture_emit_coverage(c->shared->writer, stats, &boxes);
 }
 
-int kernel_points_tell(struct capture *c, const struct kernel_process *p,
+int kernel_points_emit(struct capture *c, const struct kernel_process *p,
 		       struct capture_stats *stats)
 {
 	const struct places_ops *ops = c->shared->options->places;
@@ -174,8 +174,8 @@ int kernel_points_tell(struct capture *c, const struct kernel_process *p,
 		points.note = "probes don't tell them: the agent does";
 	if (!p->providers && !points.total)
 		return 0;
-	TRY(capture_tell_coverage(c->shared->writer, stats, &points));
-	return tell_boxes(c, p, stats);
+	TRY(capture_emit_coverage(c->shared->writer, stats, &points));
+	return cover_boxes(c, p, stats);
 }
 
 void kernel_points_free(struct capture *c, struct kernel_process *p)

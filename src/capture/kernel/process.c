@@ -151,7 +151,7 @@ static int look(struct capture *c, struct kernel_process *p, struct error *err)
 
 /* ---- telling the trace ---- */
 
-static int tell_kinds(struct capture *c, struct kernel_process *p, struct kernel_loaded *l)
+static int emit_kinds(struct capture *c, struct kernel_process *p, struct kernel_loaded *l)
 {
 	const struct runtime_scan *f = &c->objects[l->object].scan;
 	_cleanup_free_ uint32_t *numbers = calloc(f->n_runtimes + 1, sizeof(*numbers));
@@ -160,12 +160,12 @@ static int tell_kinds(struct capture *c, struct kernel_process *p, struct kernel
 	l->wakers = calloc(f->n_wakers + 1, sizeof(*l->wakers));
 	if (!numbers || !l->kinds || !l->wakers)
 		return -ENOMEM;
-	TRY(kinds_tell_runtimes(c->shared->writer, p->index, f, numbers));
+	TRY(kinds_emit_runtimes(c->shared->writer, p->index, f, numbers));
 	for (size_t i = 0; i < f->n_kinds; i++) {
 		const struct scan_kind *k = &f->kinds[i];
 		struct kernel_kind *kind = &l->kinds[i];
 
-		TRY(kinds_tell(c->shared->writer, p->index, f, numbers, k, NULL, NULL,
+		TRY(kinds_emit(c->shared->writer, p->index, f, numbers, k, NULL, NULL,
 			       &kind->index));
 		kind->state_offset = k->state_offset;
 		kind->worker = k->role == TR_WORKER;
@@ -174,13 +174,13 @@ static int tell_kinds(struct capture *c, struct kernel_process *p, struct kernel
 	}
 	for (size_t i = 0; i < f->n_wakers; i++)
 		if (f->wakers[i].root)
-			TRY(kinds_tell(c->shared->writer, p->index, f, numbers, NULL, &f->wakers[i],
+			TRY(kinds_emit(c->shared->writer, p->index, f, numbers, NULL, &f->wakers[i],
 				       NULL, &l->wakers[i]));
 	return 0;
 }
 
 int kernel_each_coverage(struct capture *c, const struct kernel_process *p,
-			 int (*tell)(struct capture *c, const struct trace_coverage *one,
+			 int (*emit)(struct capture *c, const struct trace_coverage *one,
 				     struct capture_stats *stats),
 			 struct capture_stats *stats)
 {
@@ -194,7 +194,7 @@ int kernel_each_coverage(struct capture *c, const struct kernel_process *p,
 
 			one.process = p->index;
 			one.object = o->scan.path;
-			rc = tell(c, &one, stats);
+			rc = emit(c, &one, stats);
 		}
 	}
 	return rc;
@@ -220,19 +220,19 @@ static char *cmdline_of(const struct process *p)
 	return text;
 }
 
-static int tell(struct capture *c, struct kernel_process *p)
+static int emit(struct capture *c, struct kernel_process *p)
 {
 	_cleanup_free_ char *cmdline = cmdline_of(&p->process);
-	const struct trace_process told = {.pid = (uint32_t)p->pid,
-					   .exe = p->objects.v[0].path,
-					   .cmdline = cmdline,
-					   .start_ns = clock_monotonic_ns(),
-					   .start_realtime_ns = clock_realtime_ns()};
+	const struct trace_process record = {.pid = (uint32_t)p->pid,
+					     .exe = p->objects.v[0].path,
+					     .cmdline = cmdline,
+					     .start_ns = clock_monotonic_ns(),
+					     .start_realtime_ns = clock_realtime_ns()};
 
-	TRY(trace_writer_process(c->shared->writer, &told, &p->index));
+	TRY(trace_writer_process(c->shared->writer, &record, &p->index));
 	/* The kinds of known probes are written as they appear. */
 	for (size_t i = 0; i < p->n_loaded && !p->providers; i++)
-		TRY(tell_kinds(c, p, &p->loaded[i]));
+		TRY(emit_kinds(c, p, &p->loaded[i]));
 	TRY(kernel_each_coverage(c, p, write_coverage, NULL));
 	return p->providers ? kernel_providers_begin(c) : 0;
 }
@@ -291,7 +291,7 @@ static bool is_jump_left(const struct kernel_process *p, const struct kernel_obj
 static int attach_all(struct capture *c, struct kernel_process *p, struct error *err)
 {
 	static const enum kernel_program order[KP_N] = {KP_RETURN, KP_FUNCTION, KP_PROBE};
-	int rc = kernel_core_tell_hooks(c->core, &c->hooks);
+	int rc = kernel_core_emit_hooks(c->core, &c->hooks);
 
 	if (rc < 0)
 		return error_sys(err, rc, "cannot tell the kernel what to probe");
@@ -332,7 +332,7 @@ static int begin(struct capture *c, struct kernel_process *p, struct error *err)
 	TRY(look(c, p, err));
 	if (!GROW_ONE(c->processes, c->n_processes))
 		return error_sys(err, -ENOMEM, "cannot record");
-	rc = tell(c, p);
+	rc = emit(c, p);
 	if (rc < 0)
 		return error_sys(err, rc, "cannot begin the trace");
 	TRY(c->shared->joined(c->shared, p->pid, p->index, err));

@@ -50,7 +50,7 @@ int kernel_put(struct capture *c, const struct kernel_process *p, const struct t
 	return p->providers ? providers_pass(c->providers, e) : put(c, e);
 }
 
-int kernel_tell_loss(struct capture *c, struct kernel_process *p, struct kernel_track *t,
+int kernel_emit_loss(struct capture *c, struct kernel_process *p, struct kernel_track *t,
 		     uint64_t time, uint64_t n, uint64_t first_ns)
 {
 	const struct trace_event e = {.time = time,
@@ -150,7 +150,7 @@ void kernel_poll_ends(struct capture *c, struct kernel_track *t, uint64_t time)
 		thread->watched_end_ns = time;
 }
 
-void kernel_tell_polls(struct capture *c)
+void kernel_emit_polls(struct capture *c)
 {
 	const struct map_entry *e;
 	size_t pos = 0;
@@ -230,7 +230,7 @@ static int take_call(struct capture *c, struct kernel_process *p, struct kernel_
 	return kernel_put(c, p, &e);
 }
 
-int kernel_tell_open_call(struct capture *c, struct kernel_process *p, const struct kernel_track *t,
+int kernel_emit_open_call(struct capture *c, struct kernel_process *p, const struct kernel_track *t,
 			  const struct kernel_thread *in_kernel, uint64_t end_ns)
 {
 	if (!is_inside(t) || in_kernel->call_ns >= end_ns)
@@ -365,7 +365,7 @@ int kernel_take(void *context, const void *record, size_t len)
 		return -ENOMEM;
 	switch (r->type) {
 	case KR_LOST:
-		return kernel_tell_loss(c, p, t, r->time, r->header, r->sp);
+		return kernel_emit_loss(c, p, t, r->time, r->header, r->sp);
 	case KR_CALL_BEGIN:
 	case KR_CALL_END:
 		return take_call(c, p, t, r);

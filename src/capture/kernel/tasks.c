@@ -46,7 +46,7 @@ struct probe_hit {
 
 /* ---- telling ---- */
 
-static int tell_value(struct probe_hit *h, uint64_t time, unsigned type, unsigned arg,
+static int emit_value(struct probe_hit *h, uint64_t time, unsigned type, unsigned arg,
 		      const struct kernel_kind *kind, uint64_t task, uint64_t value)
 {
 	const struct trace_event e = {.time = time,
@@ -62,15 +62,15 @@ static int tell_value(struct probe_hit *h, uint64_t time, unsigned type, unsigne
 	return kernel_put(h->c, h->p, &e);
 }
 
-static int tell(struct probe_hit *h, uint64_t time, unsigned type, unsigned arg,
+static int emit(struct probe_hit *h, uint64_t time, unsigned type, unsigned arg,
 		const struct kernel_kind *kind, uint64_t task)
 {
-	return tell_value(h, time, type, arg, kind, task, 0);
+	return emit_value(h, time, type, arg, kind, task, 0);
 }
 
-static int tell_task(struct probe_hit *h, unsigned type, unsigned arg)
+static int emit_task(struct probe_hit *h, unsigned type, unsigned arg)
 {
-	return tell(h, h->r->time, type, arg, h->kind, h->task);
+	return emit(h, h->r->time, type, arg, h->kind, h->task);
 }
 
 /* ---- open polls ---- */
@@ -134,12 +134,12 @@ static int close_poll_at(struct probe_hit *h, uint64_t time, enum trace_outcome 
 	if (!kernel_in_poll(t))
 		kernel_poll_ends(h->c, t, time);
 	if (f.cancelled)
-		TRY(tell(h, time, TE_CANCEL, 0, f.kind, f.task));
+		TRY(emit(h, time, TE_CANCEL, 0, f.kind, f.task));
 	else if (f.polled)
-		TRY(tell_value(h, time, TE_POLL_END, outcome, f.kind, f.task,
+		TRY(emit_value(h, time, TE_POLL_END, outcome, f.kind, f.task,
 			       f.kind ? kernel_points_value(h->p, point, f.kind->index) : 0));
 	if (f.freed)
-		TRY(tell(h, time, TE_DROP, 0, f.kind, f.task));
+		TRY(emit(h, time, TE_DROP, 0, f.kind, f.task));
 	return 0;
 }
 
@@ -317,7 +317,7 @@ static int tokio_poll(struct probe_hit *h)
 		before->went_on = true;
 	f->cancelled = h->has_state && h->state & TOKIO_CANCELLED;
 	f->polled = !f->cancelled;
-	return f->polled ? tell_task(h, TE_POLL_BEGIN, 0) : 0;
+	return f->polled ? emit_task(h, TE_POLL_BEGIN, 0) : 0;
 }
 
 /*
@@ -341,11 +341,11 @@ static int over_elsewhere(struct probe_hit *h, struct kernel_frame *f)
 		outcome = TO_CANCELLED;
 	map_remove(&h->c->open, h->p->index, h->r->header);
 	if (f->cancelled)
-		rc = tell(&other, h->r->time, TE_CANCEL, 0, f->kind, f->task);
+		rc = emit(&other, h->r->time, TE_CANCEL, 0, f->kind, f->task);
 	else if (f->polled)
-		rc = tell(&other, h->r->time, TE_POLL_END, outcome, f->kind, f->task);
+		rc = emit(&other, h->r->time, TE_POLL_END, outcome, f->kind, f->task);
 	if (rc == 0)
-		rc = tell(&other, h->r->time, TE_DROP, 0, f->kind, f->task);
+		rc = emit(&other, h->r->time, TE_DROP, 0, f->kind, f->task);
 	f->polled = f->cancelled = f->freed = false;
 	return rc;
 }
@@ -357,7 +357,7 @@ static int dropped(struct probe_hit *h)
 	if (!f)
 		return h->place->type == KH_TOKIO_DEALLOC && was_found_freed(h)
 			       ? 0
-			       : tell_task(h, TE_DROP, 0);
+			       : emit_task(h, TE_DROP, 0);
 	if (f->async && !frame_of(h->t, h->r->header))
 		return over_elsewhere(h, f);
 	f->freed = true;
@@ -379,7 +379,7 @@ static int tokio_shutdown(struct probe_hit *h)
 			f->shut_idle = true;
 		else if (f)
 			f->went_on = true;
-		return tell_task(h, TE_CANCEL, 0);
+		return emit_task(h, TE_CANCEL, 0);
 	}
 	if (f && !(h->state & TOKIO_CANCELLED)) {
 		if (h->state & TOKIO_COMPLETE)
@@ -402,7 +402,7 @@ static int tokio_ask(struct probe_hit *h)
 
 static int woken(struct probe_hit *h, enum wake_effect effect)
 {
-	int rc = tell_task(h, TE_WAKE, effect);
+	int rc = emit_task(h, TE_WAKE, effect);
 
 	if (effect == WAKE_SCHEDULES) {
 		h->t->wake = h->task;
@@ -453,7 +453,7 @@ static int async_run(struct probe_hit *h)
 	/* A task that was closed isn't polled any more: the run only drops its future. */
 	f->cancelled = h->has_state && h->state & ASYNC_CLOSED;
 	f->polled = !f->cancelled;
-	return f->polled ? tell_task(h, TE_POLL_BEGIN, 0) : 0;
+	return f->polled ? emit_task(h, TE_POLL_BEGIN, 0) : 0;
 }
 
 /* Where a pending task waits, unless it was polled again while that was read. */
@@ -509,13 +509,13 @@ static int async_schedule(struct probe_hit *h)
 	f = fresh ? open_frame(h, h->r->header) : NULL;
 	if (f)
 		TRY(over_elsewhere(h, f));
-	return tell_task(h, TE_SCHEDULE, 0);
+	return emit_task(h, TE_SCHEDULE, 0);
 }
 
 /* drop_future: by who drops a Runnable instead of running it; or within a run. */
 static int async_cancel(struct probe_hit *h)
 {
-	return open_frame(h, h->r->header) ? 0 : tell_task(h, TE_CANCEL, 0);
+	return open_frame(h, h->r->header) ? 0 : emit_task(h, TE_CANCEL, 0);
 }
 
 static int async_wake(struct probe_hit *h)
@@ -542,7 +542,7 @@ static int spawned(struct probe_hit *h)
 
 	if (!l || h->place->kind == KERNEL_NO_KIND)
 		return 0;
-	rc = tell(h, h->r->time, TE_SPAWN, 0, &l->kinds[h->place->kind], next ? next - 1 : 0);
+	rc = emit(h, h->r->time, TE_SPAWN, 0, &l->kinds[h->place->kind], next ? next - 1 : 0);
 	h->t->spawned = &l->kinds[h->place->kind];
 	return rc;
 }
@@ -555,7 +555,7 @@ static int root(struct probe_hit *h, unsigned type, uint64_t task)
 		return 0;
 	const struct kernel_kind kind = {.index = l->wakers[h->place->waker]};
 
-	return tell(h, h->r->time, type, 0, &kind, task);
+	return emit(h, h->r->time, type, 0, &kind, task);
 }
 
 static void raised(struct probe_hit *h)
@@ -605,7 +605,7 @@ int kernel_task(struct capture *c, struct kernel_process *p, struct kernel_track
 	case KH_TOKIO_POLL:
 		return tokio_poll(&h);
 	case KH_TOKIO_SCHEDULE:
-		return is_woken(&h) ? 0 : tell_task(&h, TE_SCHEDULE, 0);
+		return is_woken(&h) ? 0 : emit_task(&h, TE_SCHEDULE, 0);
 	case KH_TOKIO_DEALLOC:
 	case KH_ASYNC_DESTROY:
 		return dropped(&h);

@@ -601,11 +601,11 @@ static int cover(struct capture *c, struct capture_stats *stats)
 		uint64_t lost = i == 0 ? c->lost.n : 0;
 		char note[512] = "";
 		size_t len = 0;
-		struct trace_coverage told = {.process = p->process,
-					      .item = "CPU samples",
-					      .seen = p->n,
-					      .total = p->n + lost,
-					      .note = note};
+		struct trace_coverage record = {.process = p->process,
+						.item = "CPU samples",
+						.seen = p->n,
+						.total = p->n + lost,
+						.note = note};
 
 		if (lost)
 			len += (size_t)snprintf(note + len, sizeof(note) - len,
@@ -628,7 +628,7 @@ static int cover(struct capture *c, struct capture_stats *stats)
 						"not everywhere: %s; ", p->refused);
 		if (len)
 			note[len - 2] = 0;
-		TRY(capture_tell_coverage(c->shared->writer, stats, &told));
+		TRY(capture_emit_coverage(c->shared->writer, stats, &record));
 	}
 	return 0;
 }

@@ -599,7 +599,7 @@ int capture_stacks_walk(struct capture_stacks *s, uint32_t process,
 
 /* ---- into the trace ---- */
 
-static int tell_frame(struct capture_stacks *s, const struct code_address *p, struct name *name)
+static int emit_frame(struct capture_stacks *s, const struct code_address *p, struct name *name)
 {
 	const struct trace_frame f = {.process = p->process->process,
 				      .line = name->line,
@@ -617,18 +617,18 @@ static int tell_frame(struct capture_stacks *s, const struct code_address *p, st
 }
 
 /* A node whose caller has been written. */
-static int tell_node(struct capture_stacks *s, struct stack_node *node)
+static int emit_node(struct capture_stacks *s, struct stack_node *node)
 {
 	struct code_address *p = node->address;
 	uint32_t parent = node->parent ? s->nodes[node->parent].index : 0, flags = node->flags;
 
 	for (size_t i = p->n_names; i-- > 0;) {
-		struct trace_stack told = {.parent = parent, .flags = flags};
+		struct trace_stack record = {.parent = parent, .flags = flags};
 		uint32_t index;
 
-		TRY(tell_frame(s, p, &p->names[i]));
-		told.frame = p->names[i].frame - 1;
-		TRY(trace_writer_stack(s->writer, &told, &index));
+		TRY(emit_frame(s, p, &p->names[i]));
+		record.frame = p->names[i].frame - 1;
+		TRY(trace_writer_stack(s->writer, &record, &index));
 		parent = index + 1;
 		flags = 0;
 	}
@@ -651,7 +651,7 @@ static int stack_index(struct capture_stacks *s, capture_stack stack, uint64_t *
 		path[n++] = at;
 	}
 	while (n)
-		TRY(tell_node(s, &s->nodes[path[--n]]));
+		TRY(emit_node(s, &s->nodes[path[--n]]));
 	*ret_value = stack ? s->nodes[stack].index : 0;
 	return 1;
 }
@@ -708,7 +708,7 @@ static int cover(struct capture_stacks *s, struct capture_stats *stats, uint32_t
 	const struct trace_coverage c = {
 		.process = process, .item = item, .seen = seen, .total = total, .note = note};
 
-	return total ? capture_tell_coverage(s->writer, stats, &c) : 0;
+	return total ? capture_emit_coverage(s->writer, stats, &c) : 0;
 }
 
 static int cover_all(struct capture_stacks *s, struct capture_stats *stats)

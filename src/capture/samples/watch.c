@@ -315,7 +315,7 @@ static int was_open(const struct capture *c, const struct pending_stack *one, ui
 	return t->poll_number == one->number && t->poll_begin_ns;
 }
 
-static int tell(struct capture *c, const struct pending_stack *one)
+static int emit(struct capture *c, const struct pending_stack *one)
 {
 	const struct trace_event e = {.time = one->time_ns,
 				      .thread = one->stream,
@@ -345,7 +345,7 @@ static int settle(struct capture *c, uint64_t now, uint64_t *ret_oldest_ns)
 		int open = one.time_ns > one.begin_ns ? was_open(c, &one, now) : 0;
 
 		if (open > 0)
-			rc = tell(c, &one);
+			rc = emit(c, &one);
 		if (open >= 0)
 			continue;
 		c->candidates[left++] = one;
@@ -383,11 +383,11 @@ static int watch_close(struct capture *c, struct capture_stats *stats, struct er
 	for (size_t i = 0; i < c->n_processes && rc == 0; i++) {
 		const struct watched_process *p = c->processes[i];
 		char note[160] = "";
-		const struct trace_coverage told = {.process = p->process,
-						    .item = "stacks of long polls",
-						    .seen = p->n_seen,
-						    .total = p->n_polls,
-						    .note = note};
+		const struct trace_coverage record = {.process = p->process,
+						      .item = "stacks of long polls",
+						      .seen = p->n_seen,
+						      .total = p->n_polls,
+						      .note = note};
 
 		if (p->n_refused)
 			snprintf(note, sizeof(note), "%llu times the thread %s",
@@ -396,7 +396,7 @@ static int watch_close(struct capture *c, struct capture_stats *stats, struct er
 			snprintf(note, sizeof(note), "%s",
 				 "the others were over before they could be looked at");
 		if (p->n_polls)
-			rc = capture_tell_coverage(c->shared->writer, stats, &told);
+			rc = capture_emit_coverage(c->shared->writer, stats, &record);
 	}
 	watch_free(c);
 	return rc < 0 ? error_sys(err, rc, "cannot write the trace") : 0;

@@ -252,7 +252,7 @@ static int leave(struct sched_backend *w, const struct switch_event *h)
 	return rc;
 }
 
-static int tell(struct sched_backend *w, const struct switch_event *h)
+static int emit(struct sched_backend *w, const struct switch_event *h)
 {
 	struct sched_switch s = {.event = {.time = h->order.time, .tgid = h->tgid, .tid = h->tid}};
 	struct sched_event *e = &s.event;
@@ -303,7 +303,7 @@ static int drain_until(struct sched_backend *w, uint64_t until, double *ret_fill
 			*ret_fill = w->rings[i].fill;
 	}
 	while (rc == 0 && order_next(&w->waiting, until, &one))
-		rc = tell(w, &one);
+		rc = emit(w, &one);
 	return rc;
 }
 

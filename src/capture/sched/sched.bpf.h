@@ -103,7 +103,7 @@ static __always_inline void fill(struct sched_event *e, const struct sched_threa
 	e->reserved = 0;
 }
 
-static __always_inline void tell(struct sched_thread *t, __u64 now, __u16 type, __u16 arg,
+static __always_inline void emit(struct sched_thread *t, __u64 now, __u16 type, __u16 arg,
 				 __u64 value, __s64 result, __u32 number)
 {
 	struct sched_event *e = bpf_ringbuf_reserve(&ring, sizeof(*e), 0);
@@ -128,7 +128,7 @@ static __always_inline __u64 user_reg(const void *regs, unsigned int word)
 }
 
 /* What finds no room for its stack goes without. */
-static __always_inline void tell_stack(const struct sched_thread *t, const void *regs, __u64 time)
+static __always_inline void emit_stack(const struct sched_thread *t, const void *regs, __u64 time)
 {
 	struct sched_stack *s = bpf_ringbuf_reserve(&ring, sizeof(*s), 0);
 
@@ -211,7 +211,7 @@ static __always_inline void fill_switch(struct sched_switch *s, struct sched_thr
 }
 
 /* False: there is no room. */
-static __always_inline bool tell_switch(struct sched_thread *t, __u64 off, __u64 now, __u64 ready,
+static __always_inline bool emit_switch(struct sched_thread *t, __u64 off, __u64 now, __u64 ready,
 					__u32 cpu, const struct sched_who *before,
 					const struct sched_cpu *c, __u32 same, const __u32 n_runs)
 {
@@ -230,7 +230,7 @@ static __always_inline bool tell_switch(struct sched_thread *t, __u64 off, __u64
 static __always_inline void enter_cpu(struct sched_thread *t, __u32 cpu,
 				      const struct sched_who *before, __u64 now)
 {
-	bool preempted = t->off_reason == SCHED_PREEMPTED, told = false;
+	bool preempted = t->off_reason == SCHED_PREEMPTED, emitted = false;
 	__u64 off = t->off_ns, ready = preempted ? off : t->woken_ns;
 	__u32 other = preempted ? t->left_cpu - 1 : cpu;
 	struct sched_cpu *c = 0;
@@ -245,16 +245,16 @@ static __always_inline void enter_cpu(struct sched_thread *t, __u32 cpu,
 		__u32 n = c->n_runs - (preempted ? t->left_run : c->n_runs - SCHED_SOME_RUNS) + 1;
 
 		if (n <= SCHED_FEW_RUNS)
-			told = tell_switch(t, off, now, ready, cpu, before, c, other == cpu,
-					   SCHED_FEW_RUNS);
+			emitted = emit_switch(t, off, now, ready, cpu, before, c, other == cpu,
+					      SCHED_FEW_RUNS);
 		else if (n <= SCHED_SOME_RUNS + 1)
-			told = tell_switch(t, off, now, ready, cpu, before, c, other == cpu,
-					   SCHED_SOME_RUNS);
+			emitted = emit_switch(t, off, now, ready, cpu, before, c, other == cpu,
+					      SCHED_SOME_RUNS);
 		else
-			told = tell_switch(t, off, now, ready, cpu, before, c, other == cpu,
-					   SCHED_RUNS);
+			emitted = emit_switch(t, off, now, ready, cpu, before, c, other == cpu,
+					      SCHED_RUNS);
 	}
-	if (!told && !tell_switch(t, off, now, ready, cpu, before, 0, 0, 0))
+	if (!emitted && !emit_switch(t, off, now, ready, cpu, before, 0, 0, 0))
 		t->lost++;
 }
 
@@ -276,8 +276,8 @@ static __always_inline void leave_syscall(struct sched_thread *t, const void *re
 	now = bpf_ktime_get_ns();
 	/* A moment before the call's end, so that it is known by then. */
 	if ((__s32)t->number == settings.stacks_of && now - enter > SCHED_LOCK_NS)
-		tell_stack(t, regs, now - 1);
-	tell(t, now, SCHED_SYSCALL, 0, now - enter, result, t->number);
+		emit_stack(t, regs, now - 1);
+	emit(t, now, SCHED_SYSCALL, 0, now - enter, result, t->number);
 }
 
 /* A thread that ends; `exec`: it lives on in another program, which is not recorded. */
@@ -289,7 +289,7 @@ static __always_inline void leave(__u32 key, __u16 exec)
 		return;
 	t->ended = 1;
 	t->off_ns = t->enter_ns = 0;
-	tell(t, bpf_ktime_get_ns(), SCHED_EXIT, exec, 0, 0, 0);
+	emit(t, bpf_ktime_get_ns(), SCHED_EXIT, exec, 0, 0, 0);
 	if (t->lost)
 		t->lost--; /* its end is none of what the recording is about */
 }

@@ -371,7 +371,7 @@ static int64_t sched_drain(struct capture *c, uint64_t *ret_watermark_ns, struct
 	return (int64_t)drain_interval_next(&c->pace, fill, before ? now - before : PACE_MIN_NS);
 }
 
-static int tell_coverage(const struct capture *c, struct capture_stats *stats)
+static int emit_coverage(const struct capture *c, struct capture_stats *stats)
 {
 	const struct capture_options *opt = c->shared->options;
 	const char *less =
@@ -393,14 +393,14 @@ static int tell_coverage(const struct capture *c, struct capture_stats *stats)
 		if (opt->syscalls) {
 			one.item = "system calls";
 			one.seen = one.total = j->n_syscalls;
-			TRY(capture_tell_coverage(c->shared->writer, stats, &one));
+			TRY(capture_emit_coverage(c->shared->writer, stats, &one));
 		}
 		if (opt->sched) {
 			one.item = "times off CPU";
 			one.seen = one.total = j->n_off_cpu;
 			if (!opt->syscalls || c->ops->no_uninterruptible)
 				one.note = less;
-			TRY(capture_tell_coverage(c->shared->writer, stats, &one));
+			TRY(capture_emit_coverage(c->shared->writer, stats, &one));
 		}
 	}
 	if (c->n_unknown_lost && c->n_joined) {
@@ -410,7 +410,7 @@ static int tell_coverage(const struct capture *c, struct capture_stats *stats)
 			.total = c->n_unknown_lost,
 			.note = "the buffer was full when they ended, or there were too many "
 				"threads at once: a larger --ring-size loses less"};
-		TRY(capture_tell_coverage(c->shared->writer, stats, &one));
+		TRY(capture_emit_coverage(c->shared->writer, stats, &one));
 	}
 	return 0;
 }
@@ -420,7 +420,7 @@ static int sched_close(struct capture *c, struct capture_stats *stats, struct er
 	int rc = c->ops->end(c->backend);
 
 	if (rc == 0)
-		rc = tell_coverage(c, stats);
+		rc = emit_coverage(c, stats);
 	stats->n_events += c->n_events;
 	capture_loss_add(&stats->lost, c->lost.n + c->n_unknown_lost, c->lost.first_ns,
 			 c->lost.last_ns);
