@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The inside of the agent: where its state lies, and the few words that it keeps on each thread.
+ * The agent's internals: where its state lies, and the few words that it keeps on each thread.
  * See docs/agent-safety.md for the rules that all of this obeys. In short: no libc, no system call but
  * those of enum agent_may, no lock, no wait, nothing of its own in the image but code.
  */
@@ -85,7 +85,7 @@ struct agent_future {
 	const void *future;
 	void *result;	      /* AGENT_HOOK_MEMORY: its address */
 	uint32_t listed;      /* futures in it were listed at its begin */
-	uint32_t depth;	      /* so many were open with it */
+	uint32_t depth;	      /* the number that was open with it */
 	uint64_t chain_outer; /* AGENT_HOOK_CHAIN: agent_notes.chain_base around it */
 };
 

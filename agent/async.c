@@ -81,7 +81,8 @@ static void schedule_drop(struct agent_notes *n, const struct agent_hook *hook, 
  * then either  - the task is over: it is destroyed, as by any last owner; or  - it is pending and
  * run() was the last to leave before us, there is no waker: run() destroys
  *    such a task without dropping its future, and so do we; or
- *  - it is pending and others left behind run(), seeing us: then their duty is ours. The last two
+ *  - it is pending and others left behind run(), seeing us: then their duty is this one's. The
+ *  last two
  * differ only in what was before: `alone` says that there was no other reference when run() began,
  * nor when it had returned.
  */
@@ -157,8 +158,8 @@ struct agent_begun agent_async_begin(void *header, struct agent_hook *hook)
 						  (poll->flags & (POLL_HELD | POLL_ALONE))};
 }
 
-/* Whether the output is the payload of the panic. So many words are known to be there: we look on
- * to the end of their page at most. */
+/* Whether the output is the payload of the panic. That number of words is known to be there: we
+ * look on to the end of their page at most. */
 #define KNOWN_WORDS 7u
 
 static bool has_payload(const struct agent_poll *poll, const void *header)

@@ -189,8 +189,8 @@ void agent_root_enter(const struct agent_hook *hook, const uint64_t *frame)
 		agent_no_ring(1);
 }
 
-/* A panic's stack takes longer than what it replaces in the ring, so there is one in so many ticks, about
- * a millisecond. */
+/* A panic's stack takes longer than what it replaces in the ring, so there is one in this number
+ * of ticks, about a millisecond. */
 #define RAISE_PAUSE_TICKS (1u << 21)
 /* A longer one is no message. */
 #define TEXT_LENGTH_MAX (1u << 20)
@@ -242,7 +242,7 @@ static __attribute__((noinline)) void put_raise(struct agent_notes *n, const uin
 	unsigned char text[AGENT_TEXT_BYTES];
 	uint32_t length;
 
-	/* The counter may have begun anew since. */
+	/* The counter may have begun again since. */
 	if (__atomic_load_n(until, __ATOMIC_RELAXED) - now < RAISE_PAUSE_TICKS)
 		return;
 	__atomic_store_n(until, now + RAISE_PAUSE_TICKS, __ATOMIC_RELAXED);

@@ -356,7 +356,7 @@ static bool is_value(const struct agent_future *f, const char *at, uint32_t size
 	return agent_readable(f->notes, (uint64_t)at, small ? size : 8);
 }
 
-/* The future in the object's box, as the object is lent to the method. False: it has none that may be
+/* The future in the object's box, as the method borrows the object. False: it has none that may be
  * polled. Debug information says where it is, so it is asked whether there is memory. */
 static __attribute__((noinline)) bool find_held(struct agent_future *f)
 {
@@ -378,8 +378,8 @@ static __attribute__((noinline)) bool find_held(struct agent_future *f)
 	return !state || (state > hook->future.pending && state <= last);
 }
 
-/* Its state at the method's end, when the object is still lent. What is no longer there has ended: then
- * that it is ready. */
+/* Its state at the method's end, when the object is still borrowed. What is no longer there has
+ * ended: then that it is ready. */
 static inline uint64_t held_state(const struct agent_future *f)
 {
 	const struct agent_hook *hook = f->hook;
@@ -476,7 +476,7 @@ static inline void handler_end(const struct agent_future *f, uint64_t type)
 	agent_put(f->notes, type, agent_ref(f->hook->kind, (uint64_t)f->future));
 }
 
-/* Outside of every task's poll there is nobody to take the chain. The state lies within what the
+/* Outside of every task's poll no event takes the chain. The state lies within what the
  * vtable says that the future takes: the tool has seen to that. */
 static inline void chain_end(const struct agent_future *f)
 {
@@ -649,8 +649,8 @@ void agent_future_end(struct agent_future *f, uint64_t first, uint64_t second)
 	uint64_t type, point = 0;
 	uint32_t state;
 
-	/* Of a poll that was left and is gone on with nobody waits for the links; another thread, if it is
-	 * there now, has a ring of its own. */
+	/* Of a poll that was left and is gone on with nothing waits for the links; another
+	 * thread, if it is there now, has a ring of its own. */
 	if (!close_poll(f) && (f->hook->flags & AGENT_HOOK_CHAIN || agent_peek_notes() != n))
 		return;
 	arch_barrier_local();

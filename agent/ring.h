@@ -36,7 +36,7 @@
  * part: addresses and sizes of the rings, who owns which, how far each is written, the polls that
  * are open.
  *
- * An area keeps its rings' geometry for good. A thread that was stopped inside of the agent while
+ * An area keeps its rings' geometry for good. A thread that was stopped inside the agent while
  * one tool detached and another attached writes where the old rings were, and there are the new
  * ones, or memory without a reader.
  */
@@ -356,17 +356,17 @@ struct agent_hook {
 				 * from state 0 on. The tool sets it after the program. */
 				uint32_t alone;
 				/* AGENT_HOOK_HELD: from the box's begin to the future; the box
-				 * begins with a tag of so many bytes, 0: it has none, that has this
-				 * value if there is a future. */
+				 * begins with a tag of this number of bytes, 0: it has none,
+				 * that has this value if there is a future. */
 				struct {
 					uint16_t future_offset;
 					uint8_t tag_size, tag_some;
 				};
 			};
 			union {
-				/* AGENT_HOOK_INDIRECT: from argument `argument` (1 to 6) so many
-				 * pointers, each at the place to which the one before it leads,
-				 * lead to the future. */
+				/* AGENT_HOOK_INDIRECT: from argument `argument` (1 to 6) this
+				 * number of pointers, each at the place to which the one before
+				 * it leads, lead to the future. */
 				struct {
 					uint16_t argument, n_pointers;
 				};
@@ -545,8 +545,8 @@ struct agent_state {
  * is what it was when the thread claimed it by compare-and-swap: from one whose owner is 0, or one
  * that the tool called dead, or from its own predecessor's at the same thread pointer. No other
  * process can write here but a tracer, and the tool writes one word, `dead`: the generation whose
- * owner has died, when the last event was read. That word can't take a ring from anybody: if a new
- * thread took the ring over in the same moment, its generation is another one.
+ * owner has died, when the last event was read. That word can't take a ring from any thread: if a
+ * new thread took the ring over in the same moment, its generation is another one.
  */
 struct agent_owner {
 	uint64_t claim; /* tid | generation << 32; the generation counts claims, from 1 on */

@@ -58,7 +58,7 @@ RUNTIME_INLINE bool async_is_state(uint64_t state)
 	       (async_references(state) || state & ASYNC_TASK);
 }
 
-/* Nobody knows the task but who has the one reference. */
+/* Only the holder of the one reference knows the task. */
 RUNTIME_INLINE bool async_is_alone(uint64_t state)
 {
 	return async_references(state) == 1 && !(state & ASYNC_TASK);

@@ -21,7 +21,7 @@
 /* The offset of a word in a task's header, if unknown. */
 #define OFFSET_UNKNOWN 0xffffu
 
-/* So many references a task never has: a word with this many is no state of a task. */
+/* A task never has this number of references: a word with this many is no state of a task. */
 #define MAX_REFERENCES (1u << 24)
 
 /* How a poll ended: as enum trace_outcome, and as the agent's events, in one order. */
@@ -59,8 +59,9 @@ struct panic_payload {
 };
 
 /* What core's and std's panics say is in the payload's box as a &'static str (pointer, length) or as a
- * String (capacity and pointer in either order, length). Which of them it is, the size of what is in the
- * box tells, which is this word of its vtable; but other payloads have these sizes, too. */
+ * String (capacity and pointer in either order, length). Which of them it is follows from the
+ * size of what is in the box, which is this word of its vtable; but other payloads have these
+ * sizes, too. */
 #define PANIC_CANARY_WORDS 1u
 #define PANIC_VTABLE_SIZE_WORD 1u
 #define PANIC_STR_BYTES 16u

@@ -456,10 +456,11 @@ static bool knows_us(const struct agent_unwinder *u)
 }
 
 /*
- * Tells the program's unwinders of our frames, but those that know them from an earlier recording.
- * It takes a lock of libgcc's and allocates, so it is done where no such lock can be held: at the
- * start of a poll. Once per attach; the others go on meanwhile (their frames are walkable as soon
- * as this is done). An unwinder that doesn't know them afterwards isn't what it was taken for.
+ * Registers our frames with the program's unwinders, but with those that know them from an earlier
+ * recording. It takes a lock of libgcc's and allocates, so it is done where no such lock can be
+ * held: at the start of a poll. Once per attach; the others go on meanwhile (their frames are
+ * walkable as soon as this is done). An unwinder that doesn't know them afterwards isn't what it
+ * was taken for.
  */
 void agent_register(void)
 {

@@ -90,7 +90,7 @@ static enum poll_end outcome(const struct agent_hook *hook, const void *header, 
 	p.output = settled(flags);
 	if (p.output == END_UNKNOWN)
 		p.output = look(poll, tokio_was_cancelled(&p));
-	/* Taken while we looked? Whoever took it has looked before. */
+	/* Taken while we looked? The thread that took it has looked before. */
 	flags |= __atomic_load_n(&poll->flags, __ATOMIC_ACQUIRE);
 	if (p.output == END_UNKNOWN)
 		p.output = settled(flags);

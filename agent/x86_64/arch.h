@@ -75,7 +75,7 @@ static inline bool arch_readable(uint64_t word)
 
 /*
  * A copy of memory that the kernel reads: what can't be read, or no longer, is false, and no fault.
- * process_vm_readv of the calling thread, whose tid this is: nobody is asked for a right to that.
+ * process_vm_readv of the calling thread, whose tid this is: that needs no right.
  */
 static inline bool arch_copy(long tid, void *to, uint64_t from, uint64_t bytes)
 {

@@ -355,7 +355,7 @@ FUNCTION thunk_call
 	movq %rax, %r12
 	movq %r10, %rdx
 	xorl %eax, %eax	/* no vector registers, for a variadic one */
-	/* Whoever looks at a thread that sleeps in there doesn't know its %rbp. */
+	/* What unwinds a thread that sleeps in there doesn't know its %rbp. */
 	.cfi_def_cfa %rsp, 64
 	call *HOOK_ORIG(%rbx)
 	.cfi_def_cfa %rbp, 16
@@ -392,8 +392,8 @@ FUNCTION thunk_call
 END thunk_call
 
 /*
- * The same where a thread waits: its begin is told too. One argument more may be on the stack (syscall's
- * last). Of the futex operations only those that wait are looked at.
+ * The same where a thread waits: its begin is recorded too. One argument more may be on the stack
+ * (syscall's last). Of the futex operations only those that wait are looked at.
  */
 FUNCTION thunk_wait
 	shlq $HOOK_SHIFT, %rax
@@ -440,7 +440,7 @@ FUNCTION thunk_wait
 	subq $8, %rsp
 	pushq 16(%rbp)	/* the seventh */
 	xorl %eax, %eax	/* no vector registers, for the variadic one */
-	/* Whoever looks at a thread that sleeps in there doesn't know its %rbp. */
+	/* What unwinds a thread that sleeps in there doesn't know its %rbp. */
 	.cfi_def_cfa %rsp, 48
 	call *HOOK_ORIG(%rbx)
 	.cfi_def_cfa %rbp, 16

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A self-restoring stub: machine code that a hijacked thread runs once. It makes a list of raw system
- * calls, restores what it touched, and goes on where the thread was, also when that was inside of a
- * system call that has to be made again. It needs no stack. From the moment that the thread's instruction
- * pointer is set to the stub, nothing else is needed from us: we may die.
+ * calls, restores what it touched, and goes on where the thread was, also when that was inside a
+ * system call that has to be made again. It needs no stack. From the moment that the thread's
+ * instruction pointer is set to the stub, nothing else is needed from us: we may die.
  */
 #pragma once
 

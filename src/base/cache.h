@@ -4,8 +4,8 @@
  * ~/.cache/pollux, one file for each file and kind of answer.
  *
  * pollux trusts what the cache says of a file, so it must be about that very file: answers are
- * kept, and used, only for files that belong to root or to this user, by an identity that nobody
- * can give to another file (base/file_id.h). A build-id won't do: it is what the file says.
+ * kept, and used, only for files that belong to root or to this user, by an identity that no
+ * user can give to another file (base/file_id.h). A build-id won't do: it is what the file says.
  *
  *    head: magic, version, length and checksum of the rest
  *    content: what the caller wrote

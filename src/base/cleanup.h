@@ -29,7 +29,7 @@ static inline void cleanup_fclosep(FILE **f)
 #define _cleanup_close_ _cleanup_(cleanup_closep)
 #define _cleanup_fclose_ _cleanup_(cleanup_fclosep)
 
-/* Frees what its owner reaches by a pointer to const, since nobody else may change it. */
+/* Frees what its owner reaches by a pointer to const, since only the owner may change it. */
 static inline void free_const(const void *p)
 {
 	free((void *)(uintptr_t)p);

@@ -14,7 +14,7 @@
 /* How long the hurry goes on after the last buffer that was a fifth full. */
 #define HURRY_NS (200 * NSEC_PER_MSEC)
 #define FIRST_NICE (-10)
-/* So long we work, and no others may be kept waiting for longer. */
+/* pollux works for this time; others may not be kept waiting for longer. */
 #define PIECE_NS 20000u
 /* Who has been away for longer stays for as long as a round takes. */
 #define AWAY_NS 500000u

@@ -10,7 +10,7 @@
  * The calling thread lets others go first from now on, until buffers fill up: as a batch job it
  * waits for its turn instead of taking the CPU from a thread in the middle of its work. (A longer
  * slice or SCHED_IDLE would spare the others more, and lose events where a burst begins on busy
- * CPUs.) Whoever chose another policy than the usual one for us knows why, and it is kept. Before
+ * CPUs.) A policy other than the usual one was chosen on purpose, and is kept. Before
  * that the other two do nothing.
  */
 void cpu_yield_begin(void);

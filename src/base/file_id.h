@@ -27,6 +27,6 @@ bool file_id_read(int fd, struct file_id *ret);
 bool file_id_same(const struct file_id *a, const struct file_id *b);
 /* Whether it belongs to root or to the effective user. */
 bool file_id_trusted(const struct file_id *id);
-/* So many hexadecimal numbers with dashes between them: a part of a file name. */
+/* This number of hexadecimal numbers with dashes between them: a part of a file name. */
 #define FILE_ID_NUMBERS 6
 void file_id_text(const struct file_id *id, char ret[static FILE_ID_TEXT]);

@@ -11,7 +11,8 @@ int holes_next_data(int fd, uint64_t at, uint64_t end, uint64_t *ret_start, uint
 	if (at >= end || at > INT64_MAX)
 		return 0;
 	start = lseek(fd, (off_t)at, SEEK_DATA);
-	if (start < 0 && errno == EINVAL) { /* a file system that cannot tell: all is data */
+	/* A file system that does not know its holes: all is data. */
+	if (start < 0 && errno == EINVAL) {
 		*ret_start = at;
 		*ret_end = end;
 		return 1;

@@ -25,7 +25,7 @@ void *map_new(struct map *m, uint64_t a, uint64_t b, size_t bytes);
 void *map_get_or_new(struct map *m, uint64_t a, uint64_t b, size_t bytes);
 /* Replaces. -ENOMEM or 0. */
 int map_put(struct map *m, uint64_t a, uint64_t b, void *value);
-/* The same for a value that nobody may change: get it as const. */
+/* The same for a value that may not be changed: get it as const. */
 int map_put_const(struct map *m, uint64_t a, uint64_t b, const void *value);
 void *map_remove(struct map *m, uint64_t a, uint64_t b); /* the value that was there, or NULL */
 /* Iterates: `*pos` starts at 0; NULL at the end. The map must not change meanwhile. */

@@ -11,7 +11,7 @@
 void text_duration(struct buf *out, uint64_t ns);
 /* "999", "12,345", "123 k", "4.56 M": in full up to 99,999. */
 void text_count(struct buf *out, uint64_t n);
-/* The same of so many in `ns`, for a second. */
+/* A count in `ns`, as a rate per second, in the same form. */
 void text_rate(struct buf *out, uint64_t n, uint64_t ns);
 /* "1,234,567" */
 void text_exact(struct buf *out, uint64_t n);

@@ -105,7 +105,7 @@ struct form {
 	bool inner_last;    /* of paths in generic arguments their last segment only */
 	bool long_generics; /* generic arguments wider than LONG_GENERICS are "…" */
 	unsigned generics;  /* those as deep as that are "…"; 0: none are */
-	unsigned segments;  /* so many of a path's end, and its first; 0: all */
+	unsigned segments;  /* the number of a path's last parts, and its first; 0: all */
 	bool folders;	    /* of a file's path the first folder and its name */
 	bool bare;	    /* without the first segment or folder */
 };

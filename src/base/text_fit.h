@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Text that fits into so many columns of a terminal. */
+/* Text that fits into a number of columns of a terminal. */
 #pragma once
 
 #include "base/buf.h"

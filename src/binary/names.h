@@ -46,7 +46,7 @@ bool name_is_library(const char *function, const char *libraries);
 /* Whether it is of none, or a library's that has such a one for its first parameter:
  *     <app::get as axum::handler::Handler<..>>::call::{{closure}}
  *     actix_web::handler::handler_service<app::get,()>::{{closure}}
- * A type parameter (`<F as Trait>::call`) is nobody's. */
+ * A type parameter (`<F as Trait>::call`) belongs to no crate. */
 bool name_is_own(const char *function, const char *libraries);
 
 /* Of one for which that is true its own function: "app::get" of both. NULL: out of memory; free() it. */

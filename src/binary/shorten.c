@@ -28,7 +28,7 @@ struct type_text {
 
 struct segment {
 	struct type_text word;	   /* an identifier or {..}; empty for a leading <..> */
-	struct type_text generics; /* inside of the <..> after it */
+	struct type_text generics; /* inside the <..> after it */
 };
 
 struct writer {

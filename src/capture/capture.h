@@ -41,14 +41,14 @@ struct capture_options {
 	uint32_t cpu_hz;	/* samples of the CPU; 0: none */
 	uint32_t stack_bytes;	/* copied of the stack by each sample; 0: as is usual */
 	bool sched, syscalls;
-	bool if_possible;      /* these two, cpu_hz and lock_stacks, only where they can be had */
+	bool if_possible;      /* these two, cpu_hz and lock_stacks, only where they exist */
 	uint64_t long_poll_ns; /* stacks of polls longer than this; 0: none */
 	bool spawn_stacks;     /* the stack of each spawn */
 	bool lock_stacks;      /* the stack of each long wait for a lock */
 	enum capture_futures futures;
 	const char *const *include, *const *exclude; /* of futures, by name; NULL or 0-terminated */
-	/* Reads all tasks of a process as they are now and calls `tell` with them (future/moments.h).
-	 * NULL: the trace gets no moments. */
+	/* Reads all tasks of a process as they are now and calls `emit` with them
+	 * (future/moments.h). NULL: the trace gets no moments. */
 	int (*moments)(pid_t pid, int (*emit)(void *ctx, struct trace_moment *m), void *ctx,
 		       struct error *err);
 };

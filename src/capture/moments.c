@@ -21,7 +21,7 @@
 #include <string.h>
 
 struct member {
-	struct process process; /* tells whether it still is the program that it was */
+	struct process process; /* whether it still is the program that it was */
 	uint32_t index;
 	bool open;
 };

@@ -9,7 +9,7 @@
  * Units:
  *   a whole task, if its spawn and its end were seen; its parts are added up with each segment;
  *   the part of another task that was recorded, for families of which no task is whole;
- *   a request of a handler, whose begin the timeline tells at its end;
+ *   a request of a handler, whose begin the timeline reports at its end;
  *   a round of a task that lives on: from a wake at its family's head point to the end of the poll
  *   after which it waits there again. The head point is where a task waits for what it is to do:
  *   for I/O rather than for a message, for that rather than for a time, and of several the most

@@ -6,8 +6,9 @@
  * its family's tree: what the task did, and where it waited, what the task did that woke it, and so
  * on. docs/causes.md has each cause and what is not known.
  *
- * One pass: a sink of the timeline beside those of report and findings. Memory grows with the tasks
- * and threads alive, with a window of the past, and with the causes that there are, up to limits.
+ * One pass: a sink of the timeline next to those of report and findings. Memory grows with the
+ * tasks and threads alive, with a window of the past, and with the causes that there are, up to
+ * limits.
  */
 #pragma once
 

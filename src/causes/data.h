@@ -18,7 +18,7 @@
 #include "trace/labels.h"
 #include "trace/waits_for.h"
 
-/* How long nobody looked for events. */
+/* How long no worker looked for events. */
 struct unlooked {
 	uint64_t from_ns, to_ns; /* 0: not at all */
 	uint32_t thread;	 /* that had looked last before */

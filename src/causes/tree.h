@@ -169,7 +169,7 @@ void parts_done(struct parts *p);
 /* The unit is over. Its parts add up to its length. 0 or -ENOMEM. */
 int tree_add_unit(struct tree *t, struct trees *all, const struct unit *unit,
 		  const struct parts *p);
-/* So long a stretch is that task's, which is of the node's kind. */
+/* The time of a stretch that is that task's, which is of the node's kind. */
 void tree_note_task(struct tree *t, uint32_t node, uint64_t ns, uint64_t task);
 /* Forgets the units of that type. */
 void tree_clear(struct tree *t, struct trees *all, enum unit_type type);

@@ -20,7 +20,7 @@ struct cli_option {
 	bool optional;	   /* the argument may be missing: --cpu, --cpu=99 (of a verb with a command
 			    * also --cpu 99); its value is "" then */
 	const char *words; /* for completion: what the argument may be, separated by spaces; NULL:
-			    * its name tells whether it is a file, a process or free */
+			    * its name says whether it is a file, a process or free */
 };
 
 /* What a verb's operands are, for completion. */

@@ -74,7 +74,7 @@ static void say(const struct buf *b)
 	cli_complain(buf_failed(b) ? "nothing was recorded" : b->data);
 }
 
-/* A process that still runs is looked at itself; of another one only a trace can tell. */
+/* A process that still runs is looked at itself; of another one only a trace knows. */
 static void add_tree(struct buf *b, const struct recording *rec, const struct capture_stats *stats,
 		     const char *path)
 {

@@ -422,9 +422,10 @@ const struct cli_verb verb_export = {
 		"others: "
 		"csv, jsonl, sqlite and parquet; into a folder (-o traces/) csv, jsonl and parquet "
 		"write all tables, of several traces. otlp has tasks as spans of OpenTelemetry.\n\n"
-		"Viewers bear only so many lanes and slices. What is too much is cut, busiest "
-		"tasks and earliest times first, and told in the file and at the end. Without -o "
-		"the output goes to standard output, or, if that is a terminal, to a file named "
+		"Viewers bear a limited number of lanes and slices. The busiest tasks and the "
+		"earliest times are kept; the file and the command's last lines say what was cut. "
+		"Without -o the output goes to standard output, or, if that is a terminal, to a "
+		"file named "
 		"after the input. -o replaces an older export in the same format, and no other "
 		"file.",
 	.examples = examples,

@@ -165,8 +165,8 @@ const struct cli_verb verb_import = {
 		"means.\n\n"
 		"Several files go into one trace, one after the other: parts of one recording, in "
 		"their order, or recordings of different processes by the same clock. What can't "
-		"be understood is stepped over, counted, and told at the end. -o replaces an older "
-		"trace, and no other file.",
+		"be understood is stepped over, counted, and reported at the end. -o replaces an "
+		"older trace, and no other file.",
 	.examples = examples,
 	.operands = CLI_FILES,
 	.options = options,

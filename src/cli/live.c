@@ -18,7 +18,7 @@ static void *run(void *arg)
 	l->code = trace_reader_open_fd(l->fd, &l->reader, &l->err);
 	if (l->code == 0)
 		l->code = l->read(l->ctx, l->reader, &l->err);
-	/* Nobody will read on: the writer has to know. */
+	/* The reader is gone: the writer has to know. */
 	if (l->code < 0) {
 		trace_reader_free(l->reader);
 		l->reader = NULL;

@@ -5,7 +5,7 @@
  *
  * A pager is another program, and can start further ones (`!` in less). So with rights that the
  * user does not have (set-user-id, file capabilities) there is none; and for root, who may be so by
- * sudo for this one command, it is less, told to start nothing (LESSSECURE).
+ * sudo for this one command, it is less, which may start nothing (LESSSECURE).
  */
 #include "base/buf.h"
 #include "base/error.h"
@@ -201,7 +201,7 @@ int cli_write(struct buf *text, struct error *err)
 	if (!text->len)
 		return 0;
 	bool written = fwrite(text->data, 1, text->len, stdout) == text->len && fflush(stdout) == 0;
-	/* Whoever reads it has seen enough. */
+	/* The reader has seen enough. */
 	if (!written && errno != EPIPE)
 		return error_sys(err, -errno, "cannot write to standard output");
 	return 0;

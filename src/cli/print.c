@@ -286,7 +286,7 @@ const struct cli_verb verb_print = {
 	.text = "Prints the events of FILE.plx (- is standard input; default: the newest trace "
 		"here) in the order of time. Without --format a line is `thread[TID] "
 		"NAME(task=ID)`, with the names of tokio-dtrace's probes where it has one.\n\n"
-		"In a format, {FIELD} stands for a field, {FIELD:8} for one 8 columns wide, "
+		"In a format, {FIELD} is replaced by a field, {FIELD:8} for one 8 columns wide, "
 		"{FIELD:-8} for one aligned to the left, {{ for a brace, \\t and \\n for what they "
 		"are in C. The fields: {time} seconds since the first event, {clock} ns of "
 		"CLOCK_MONOTONIC, {pid}, {tid}, {thread} its name, {event} pollux's name, {probe} "

@@ -61,7 +61,7 @@ static const char *const examples[] = {
 	"pollux tree 4242 --family conn",
 	"only the connections",
 	"pollux tree 4242 --waits-for mutex --longer-than 2s",
-	"who has waited for a lock for two seconds: two looks, so long apart",
+	"who has waited for a lock for two seconds: two looks, this time apart",
 	"pollux tree core.4242 --exe ./server",
 	"the same from a core file",
 	"pollux tree pollux-server-4242.plx --at start",
@@ -157,8 +157,9 @@ static int check_words(const struct task_selection *select, const struct graph *
 	one.without = NULL;
 	if (!task_selection_is_all(&one) && !any_selected(&one, g, uses))
 		return none_of(select, g->moment,
-			       longer ? "in its state for so long" : "that all options match", "",
-			       false, err);
+			       longer ? "in its state for at least this time"
+				      : "that all options match",
+			       "", false, err);
 	return 0;
 }
 

@@ -55,7 +55,7 @@ static const struct limits chrome_limits = {
 	.viewer = "Chrome's trace viewer",
 };
 
-/* An await point, its texts as inside of a JSON string. */
+/* An await point, its texts as in a JSON string. */
 struct place_label {
 	char *name; /* NULL: not made yet */
 	char *at, *awaits;
@@ -145,7 +145,7 @@ static char *put_begin(char *p, const char *cat, const char *name)
 	return p;
 }
 
-/* ---- names, as inside of a JSON string ---- */
+/* ---- names, as in a JSON string ---- */
 
 static const char *kind_short_label(struct chrome *c, uint32_t kind)
 {

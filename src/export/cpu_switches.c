@@ -114,7 +114,7 @@ static int by_time(const void *a, const void *b)
 	return ASCENDING(x->cpu, y->cpu) ?: ASCENDING(x->time_ns, y->time_ns);
 }
 
-/* Two that tell of one switch: what either knows. */
+/* Two records of one switch: what either knows. */
 static void join(struct cpu_switch *to, const struct cpu_switch *from)
 {
 	if (from->known || to->prev.tid == NOT_RECORDED.tid) {
@@ -142,7 +142,7 @@ static void join_same(struct cpu_switches *c)
 	c->n = n;
 }
 
-/* Somebody ran between two of a CPU. */
+/* Another thread ran between two of a CPU. */
 static int add_between(struct cpu_switches *c, const struct cpu_switch *last,
 		       const struct cpu_switch *now)
 {

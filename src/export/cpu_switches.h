@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * What CPUs ran, as far as a recording with --sched knows it: at each switch of a recorded thread who
- * ran before and after, and who ran while one waited. Two threads may tell of one switch; between
- * those that are known, others may have run, which nothing tells of: (not recorded).
+ * ran before and after, and who ran while one waited. Two threads may have a record of one switch;
+ * between those that are known, others may have run, which no record shows: (not recorded).
  */
 #pragma once
 

@@ -105,11 +105,11 @@ static struct draw_task *task_of(struct draw *d, struct tl_task *task)
 		return NULL;
 	if (t->placed.begin_ns < d->sel.from_ns)
 		t->placed.begin_ns = d->sel.from_ns;
-	t->placed.last_ns = t->placed.begin_ns + 1; /* inside of the task's own slice */
+	t->placed.last_ns = t->placed.begin_ns + 1; /* inside the task's own slice */
 	return task->user = t;
 }
 
-/* A slice inside of a poll: on the lanes of its task (NULL: of none) and of its thread. */
+/* A slice inside a poll: on the lanes of its task (NULL: of none) and of its thread. */
 static int both(struct draw *d, struct draw_task *t, uint32_t thread_index, enum level level,
 		uint32_t depth, struct draw_slice *s)
 {
@@ -365,7 +365,7 @@ static int on_poll(void *ctx, const struct tl_poll *poll)
 	return woken ? flow(d, &wake, d->n_flows, thread->at, inside(begin_ns, poll->end_ns)) : 0;
 }
 
-/* ---- what is inside of polls, and outside of all ---- */
+/* ---- what is inside polls, and outside of all ---- */
 
 /* The task in whose poll something is; *ret NULL: in none. */
 static int task_around(struct draw *d, struct tl_task *task, struct draw_task **ret)
@@ -517,7 +517,7 @@ static int on_future_poll(void *ctx, const struct tl_future_poll *poll)
 
 	uint64_t first = at->begin_ns > d->sel.from_ns ? at->begin_ns : d->sel.from_ns;
 	if (at->last_ns <= first)
-		at->last_ns = first + 1; /* inside of the instance's own slice */
+		at->last_ns = first + 1; /* inside the instance's own slice */
 	uint64_t since = poll->begin_ns - poll->waited_ns;
 	if (since < at->last_ns)
 		since = at->last_ns;

@@ -2,19 +2,19 @@
 /*
  * What of a trace is drawn, and where: the part that all timelines have in common. It follows the
  * timeline, decides which slice lies on which lane between which times, and calls a pen, which writes
- * it in a format. A pen is told of all groups and lanes first, in the order in which they are shown.
+ * it in a format. A pen gets all groups and lanes first, in the order in which they are shown.
  *
  *     a group per traced program   a lane per thread: polls by family, futures in them, blocking
  *                                  and system calls, parks
  *     a group per family           a lane per task, or packed: the task's life, below it the
  *                                  requests that it handles, and below these waiting, scheduled,
- *                                  polls and what is inside of them
+ *                                  polls and what is inside them
  *     another for its futures      packed lanes: an instance's life, its polls, its waits
  *     a group of findings          a lane each, with the time that it is about
  *     groups of stacks             what samples saw of threads; a family's are in its own group
  *
  * Slices come when they end, so what is inside comes before what is around it. Slices of a lane
- * nest: each begins and ends inside of those around it, 1 ns after what begins at the same time,
+ * nest: each begins and ends inside those around it, 1 ns after what begins at the same time,
  * for viewers take the one that comes first for the outer one. Where two threads' clocks disagree
  * a little, a task's slices are cut so that they touch.
  */
@@ -63,7 +63,7 @@ enum draw_type {
 	DRAW_LOSS,	    /* loss */
 	DRAW_SYSCALL,	    /* syscall */
 	DRAW_OFF_CPU,	    /* off_cpu */
-	DRAW_FUTURE_POLL,   /* future_poll: inside of the task's poll */
+	DRAW_FUTURE_POLL,   /* future_poll: inside the task's poll */
 	DRAW_INSTANCE,	    /* future: its life, on a lane of its own */
 	DRAW_INSTANCE_POLL, /* on that lane */
 	DRAW_INSTANCE_WAIT,
@@ -139,7 +139,7 @@ struct draw {
 	struct short_names names;  /* of requests and futures */
 	struct place_text *places; /* by index, made when wanted */
 	uint32_t n_places;
-	uint32_t n_lanes; /* that the pen was told of */
+	uint32_t n_lanes; /* that the pen has got */
 	struct gauge ready, busy;
 	const struct export_options *opt;
 	struct draw_at *findings; /* their lanes, opt->n_findings of them */
@@ -149,7 +149,7 @@ struct draw {
 /* Counts the trace and decides what is shown. 0, or as limits_run(). Then draw_run(), draw_done(). */
 int draw_init(struct draw *d, struct trace_reader *r, const struct export_options *opt,
 	      const struct limits *limits, const struct pen *pen, void *ctx, struct error *err);
-/* Groups and lanes to the pen; tells of what was cut by a group of its own. 0 or a pen's error. */
+/* Groups and lanes to the pen; adds a group that says what was cut. 0 or a pen's error. */
 int draw_names(struct draw *d);
 /* The slices. Where the trace breaks off, all before is drawn. */
 int draw_run(struct draw *d, const struct export_options *opt, struct error *err);

@@ -74,7 +74,7 @@ struct firefox {
 	struct spill_file file;
 	struct firefox_lane *lanes; /* by index */
 	uint32_t n_lanes;
-	char *group;	    /* told last */
+	char *group;	    /* written last */
 	struct buf strings; /* of the file's list, with commas */
 	uint32_t n_strings;
 	struct map by_key, by_text; /* names of slices; texts: number + 1 */

@@ -61,7 +61,7 @@ struct lane_family {
 	unsigned role;	  /* enum trace_role */
 	const char *name; /* belongs to the trace's reader, or to the labels */
 	char *short_name; /* kind_short(), or the name where two families would have one */
-	char *label;	  /* that as inside of a JSON string: escaped, cut, without quotes */
+	char *label;	  /* that as in a JSON string: escaped, cut, without quotes */
 	size_t label_len; /* at most LABEL_MAX */
 	uint64_t n_tasks, n_slices;
 	uint64_t poll_ns, wait_ns, sched_ns;
@@ -129,7 +129,7 @@ struct lanes {
 };
 
 void lanes_done(struct lanes *l);
-/* A name as inside of a JSON string, at most LABEL_MAX bytes (free); NULL when out of memory. */
+/* A name as in a JSON string, at most LABEL_MAX bytes (free); NULL when out of memory. */
 char *lanes_label(const char *name);
 /* Families get distinct names from now on, and short ones: `labels` must outlive them. 0 or -ENOMEM. */
 int lanes_relabel(struct lanes *l, const struct trace_reader *r, const struct kind_labels *labels);

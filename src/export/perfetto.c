@@ -40,7 +40,7 @@ enum {
 	PACKET_SEQUENCE = 10,
 	PACKET_TRACK_EVENT = 11,
 	PACKET_INTERNED = 12,
-	PACKET_FLAGS = 13, /* 1: begins a sequence anew, 2: needs what it has sent */
+	PACKET_FLAGS = 13, /* 1: begins a sequence again, 2: needs what it has sent */
 	PACKET_DEFAULTS = 59,
 	PACKET_TRACK = 60,
 	PACKET_PERF_SAMPLE = 66,
@@ -152,7 +152,7 @@ struct perfetto {
 	uint32_t n_stacks_sent, n_frames_sent;
 	uint64_t sampled; /* sum of weights; 0: no sample yet */
 	bool samples_begun;
-	uint64_t family_parent; /* track of the group told last */
+	uint64_t family_parent; /* track of the group written last */
 	unsigned counter;
 	struct cpu_switches switches;
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Protocol Buffers, written: https://protobuf.dev/programming-guides/encoding/. A message is bytes in
- * a buf; a message inside of another is begun and ended, and its length is put in front of it at its
+ * a buf; a message inside another is begun and ended, and its length is put in front of it at its
  * end. Fields of value 0 are written too: the caller leaves out what is not to be there.
  */
 #pragma once

@@ -16,7 +16,7 @@ struct stack_slice {
 	uint64_t begin_ns, end_ns;
 };
 
-/* Told of each slice, when it is over: inner ones before outer ones. */
+/* Called for each slice, when it is over: inner ones before outer ones. */
 typedef int (*stack_slice_fn)(void *ctx, const struct stack_slice *slice);
 
 struct stack_open;

@@ -18,5 +18,5 @@ struct short_names {
 void short_names_init(struct short_names *s, const struct trace_reader *r,
 		      const struct kind_labels *labels);
 void short_names_done(struct short_names *s);
-/* "?" when out of memory; valid until done. Futures that nobody named are "future". */
+/* "?" when out of memory; valid until done. Futures without a name are "future". */
 const char *short_name(struct short_names *s, uint32_t kind);

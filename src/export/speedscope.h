@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The inside of Speedscope's format, shared by its files: speedscope.c (slices of threads and tasks
- * onto stacks, the file) and speedscope_inside.c (what is inside of polls, samples).
+ * The internals of Speedscope's format, shared by its files: speedscope.c (slices of threads and
+ * tasks onto stacks, the file) and speedscope_inside.c (what is inside polls, samples).
  */
 #pragma once
 
@@ -22,7 +22,7 @@ enum {
 	FRAME_UNKNOWN,
 	FRAME_SECTION,
 	FRAME_LOST,
-	FRAME_UNSEEN, /* in a poll that lasted at least so long */
+	FRAME_UNSEEN, /* in a poll that lasted at least this time */
 	FRAME_N_STATES
 };
 #define MAX_CALLS 256u			      /* more than trace_call_name() knows */

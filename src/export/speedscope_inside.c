@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What is inside of polls, in Speedscope's format: futures, system calls, time off the CPU as
+ * What is inside polls, in Speedscope's format: futures, system calls, time off the CPU as
  * slices in the profiles of threads and tasks; and profiles of samples: for each thread, for each
  * chosen task, and for all tasks with the family as the outermost frame. Samples are summed up by
  * stack, for what these profiles are looked at for is where the weight is, not when.

@@ -4,7 +4,7 @@
  *
  * SQLite writes at places of its own choice, an output may be a pipe, and the database has no path: so
  * it is made in an unlinked temporary file, through a small VFS that knows only this file, and copied
- * out when it is whole. There is no journal, for nobody else sees the file.
+ * out when it is whole. There is no journal, for no other process sees the file.
  */
 #include "export/formats.h"
 #include "export/out.h"

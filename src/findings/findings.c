@@ -85,7 +85,7 @@ static int on_loss(void *ctx, const struct tl_loss *loss)
 	return 0;
 }
 
-/* Rules are told of a poll after this: what was seen in it is facts.note then. */
+/* Rules get a poll after this: what was seen in it is facts.note then. */
 static int on_poll(void *ctx, const struct tl_poll *poll)
 {
 	struct findings_facts *facts = &((struct findings *)ctx)->facts;
@@ -656,7 +656,8 @@ bool say_place(const struct rule_state *st, struct buf *out, uint64_t place)
 }
 
 /* The innermost one that is Rust, and neither std's nor a runtime's unless there is no other: C below it
- * says no more than the name of the call. Without debug information nobody's own code is known. */
+ * says no more than the name of the call. Without debug information no code is known to be the
+ * program's. */
 static const struct trace_frame *rust_frame(const struct trace_reader *r, uint64_t stack)
 {
 	const struct trace_frame *first = NULL;
@@ -666,7 +667,7 @@ static const struct trace_frame *rust_frame(const struct trace_reader *r, uint64
 		const struct trace_frame *f = s ? trace_reader_frame(r, s->frame) : NULL;
 
 		if (f && f->function && strstr(f->function, "::")) {
-			/* "Mutex::lock" has no crate, "__rustc::rust_panic" none of anybody's. */
+			/* "Mutex::lock" has no crate, "__rustc::rust_panic" none at all. */
 			if (*f->function >= 'a' && *f->function <= 'z' &&
 			    !trace_frame_is_below_poll(f))
 				return f;

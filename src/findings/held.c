@@ -240,7 +240,7 @@ static void say_guard(struct buf *out, const struct rule_moment *rm, const struc
 	say_at(out, h->node->file, h->node->line, h->node->name);
 }
 
-/* A RefCell blocks nobody; std's guard behind a watch::Ref is known by its type alone. */
+/* A RefCell blocks no thread; std's guard behind a watch::Ref is known by its type alone. */
 static bool blocks_threads(const struct await_held *h)
 {
 	return h->kind == AH_GUARD && !(h->type && !strncmp(h->type, "core::cell::", 12));
@@ -357,7 +357,7 @@ static const struct await_node *held_ready(const struct rule_moment *rm, const s
 	return NULL;
 }
 
-/* For so long, as far as is known, the task has waited for something else. */
+/* For this time, as far as is known, the task has waited for something else. */
 static bool waits_long(const struct rule_state *st, const struct rule_moment *rm,
 		       const struct moment_task *t)
 {
@@ -635,7 +635,7 @@ static void find_idle(struct rule_state *st, const struct rule_moment *rm,
 	buf_str(&d->text, " waited all the time for ");
 	text_safe(&d->text, g->leaf->name ? g->leaf->name : "?");
 	say_at(&d->text, g->own->file, g->own->line, g->own->name);
-	buf_str(&d->text, "; nobody has given it");
+	buf_str(&d->text, "; it has not been given");
 	finding_of_moment(d, st, rm, t);
 	finding_spans(d, rule_facts(st)->scope.begin_ns, rm->m.now_ns);
 }

@@ -399,7 +399,7 @@ static int judge_kept(struct rule_state *st, const struct rule_moment *rm)
 			say_count(&d->text, sorted[0]->n, "task of ", "tasks of ");
 			text_safe(&d->text, t->kind->name);
 			buf_str(&d->text,
-				" have ended, but are kept by join handles that nobody asks");
+				" have ended, but are kept by join handles that are never awaited");
 			if (t->kind->site && *t->kind->site) {
 				buf_str(&d->text, " (spawned at ");
 				text_safe(&d->text, t->kind->site);

@@ -12,7 +12,7 @@ struct poll_note {
 	uint64_t call_ns, calls_ns; /* it; all of them */
 	uint64_t preempted_ns;
 	uint64_t cpu_ns; /* by samples of its CPU time */
-	uint32_t n_cpu;	 /* so many of them */
+	uint32_t n_cpu;	 /* the number of them */
 	/* 1 + index, of a poll that takes long: the last that was taken in the longest call, else the last
 	 * of all; 0 */
 	uint64_t stack, stack_ns;

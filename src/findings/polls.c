@@ -43,7 +43,7 @@ static void say_inside(const struct rule_state *st, struct buf *out, const struc
 }
 
 /* Of a call that waits for a lock: whether the lock is the runtime's own, such as that of Tokio's blocking
- * pool. std's and parking_lot's functions are on the stack for whoever uses them. */
+ * pool. std's and parking_lot's functions are on the stack of their users, too. */
 static bool lock_is_runtimes(const struct rule_state *st, const struct poll_note *note)
 {
 	static const char *const locks[] = {

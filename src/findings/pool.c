@@ -276,7 +276,7 @@ struct in_place_state {
 	uint64_t *ends; /* of sections that may be open at once: a ring */
 	size_t n, cap;
 	uint64_t n_sections, most;
-	uint64_t time_ns, end_ns, serial, number; /* of the one with the most beside it */
+	uint64_t time_ns, end_ns, serial, number; /* of the one with the most next to it */
 	uint32_t kind, thread;
 };
 

@@ -89,7 +89,7 @@ struct findings_facts {
 	uint32_t n_workers;
 	uint64_t n_lost;
 	struct poll_notes notes;
-	struct poll_note note; /* of the poll that rules are told of */
+	struct poll_note note; /* of the poll that rules get */
 	struct rule_moment *moments;
 	size_t n_moments;
 };

@@ -95,7 +95,7 @@ static bool says_text(const struct trace_reader *r, uint64_t stack)
 	return false;
 }
 
-/* Whether somebody has the task's join handle, where the memory at the end says it. */
+/* Whether the task's join handle is held, where the memory at the end says it. */
 static void say_handle(const struct rule_state *st, struct buf *out, uint32_t kind, uint64_t number)
 {
 	const struct findings_facts *facts = rule_facts(st);
@@ -109,7 +109,7 @@ static void say_handle(const struct rule_state *st, struct buf *out, uint32_t ki
 		for (size_t t = 0; t < rm->m.n_tasks; t++)
 			if (rm->kinds[t] == kind && rm->m.tasks[t].id == number &&
 			    rm->m.tasks[t].state == IS_DONE && rm->m.tasks[t].join_interest)
-				buf_str(out, "; its JoinHandle is kept, but nobody has asked it");
+				buf_str(out, "; its JoinHandle is kept, but was never awaited");
 	}
 }
 
@@ -178,7 +178,7 @@ const struct finding_rule rule_panicked = {
 /* ---- a family that grows ---- */
 
 #define GROWTH_SPAWNS 20
-#define GROWTH_ENDED 20 /* one of so many has ended, at most */
+#define GROWTH_ENDED 20 /* at most one of this number has ended */
 
 static int growth_on_task_begin(void *ctx, struct tl_task *task)
 {
@@ -261,7 +261,7 @@ static int judge_growth(struct rule_state *st)
 
 		if (f->role != TR_TASK || !grows(st, f) || f->n_at_sockets > f->n_elsewhere)
 			continue;
-		/* Connections wait for long, too: without a place they can't be told from others. */
+		/* Connections wait for long, too: without a place they are like all others. */
 		d = rule_finds(st, finding_score(f->place ? 50 : 35, f->place ? 25 : 10,
 						 f->n_spawned, 1000, 1));
 		if (!d)

@@ -62,7 +62,7 @@ struct progress_state {
 	struct map merged; /* by kind, same_place() */
 };
 
-/* Waits that are open are told of after all others. */
+/* Waits that are open are reported after all others. */
 static void add_left_behind(struct wait_point *p, const struct tl_wait *wait)
 {
 	uint64_t ns = wait->end_ns - wait->begin_ns;
@@ -117,7 +117,7 @@ static bool leaves_behind(const struct wait_point *p, uint64_t length_ns)
 	       p->last_behind_ns - p->first_behind_ns >= length_ns / 3;
 }
 
-/* Whether the tasks there are stuck, as far as a recording can tell: those of a lock that none has
+/* Whether the tasks there are stuck, as far as a recording shows: those of a lock that none has
  * got for long; elsewhere, where waiting for long may be all right, they must also grow in number. */
 static bool is_stuck(const struct rule_state *st, const struct wait_point *p)
 {

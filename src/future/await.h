@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Await trees: what a suspended task waits for, from its root future down to the leaves that
- * returned pending. One walker of general rules reads any future whose layout DWARF tells; a table
- * of leaves says what the ends of the tree wait for. Nothing is guessed: the tree shows what can't
- * be read as "unreadable", with the reason.
+ * returned pending. One walker of general rules reads any future whose layout DWARF describes; a
+ * table of leaves says what the ends of the tree wait for. Nothing is guessed: the tree shows what
+ * can't be read as "unreadable", with the reason.
  *
  * Source of the shapes: rustc's coroutine layouts, Tokio 1.23 to 1.54, futures-util 0.3.
  */

@@ -363,7 +363,7 @@ static int find_in_thread(struct inspect *in, size_t thread, struct inspect_resu
 			     !outermost.o->dwarf ? "no debug information"
 			     : outermost.found.several
 				     ? "debug information gives several places for its future"
-				     : "the debug information doesn't tell where its future is",
+				     : "the debug information doesn't say where its future is",
 			     r));
 	return 0;
 }

@@ -18,7 +18,8 @@ const struct dw_type *cell_stage(struct debug *d, const struct scan_kind *k,
 				 const struct debug_kind *types, uint64_t *ret_offset);
 
 /* The future that a method polls in a box, which `members` lead to from its object (process/places.h).
- * ret_cell gets the future, at 0. False: unknown, or it is no coroutine, or one beside something else. */
+ * ret_cell gets the future, at 0. False: unknown, or it is no coroutine, or one next to
+ * something else. */
 bool cell_held(struct debug *d, uint64_t method, const char *const *members, size_t n_members,
 	       struct future_cell *ret_cell, struct place_held *ret_held);
 

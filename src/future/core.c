@@ -188,8 +188,7 @@ static int read_headers(struct core *c, const char *path, struct error *err)
 	qsort(c->segments, c->n_segments, sizeof(*c->segments), by_addr);
 	if (!c->entry)
 		return error_set(err, -ENODATA,
-				 "%s does not tell where its program was loaded (no NT_AUXV)",
-				 path);
+				 "%s does not say where its program was loaded (no NT_AUXV)", path);
 	return 0;
 }
 

@@ -2,7 +2,7 @@
 /*
  * From a pid or a core file to its objects and the kinds of tasks in them; see inspect.h.
  *
- *    objects ─▶ scans ─▶ kinds (vtables) ─▶ what debug information tells of each
+ *    objects ─▶ scans ─▶ kinds (vtables) ─▶ what debug information says of each
  *
  * What follows, the search for tasks and the trees, is in tasks.c and snapshot.c.
  */

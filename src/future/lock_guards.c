@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Which locks a suspended coroutine holds: guards of Tokio's locks and permits of its semaphores
- * among the locals of its current await point, async-lock's guards too, also inside of Option,
+ * among the locals of its current await point, async-lock's guards too, also inside Option,
  * Result, tuples and structures.
  *
  * A captured variable (argument, upvar) stays listed after it was moved away, so it does not count,
@@ -31,7 +31,7 @@ void await_add_hold(struct await_node *n, uint64_t lock)
 		n->holds[n->n_holds++] = lock;
 }
 
-/* The semaphore inside of what a guard refers to: &Mutex, Arc<Mutex>, &Semaphore. */
+/* The semaphore inside what a guard refers to: &Mutex, Arc<Mutex>, &Semaphore. */
 static uint64_t guarded_semaphore(struct walk *w, const struct dw_type *t, uint64_t addr)
 {
 	static const char *const names[] = {"lock", "s", "sem"};

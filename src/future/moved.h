@@ -8,7 +8,7 @@
 
 #include "future/inspect.h"
 
-/* Whether glibc's malloc holds this block as free. False: it doesn't, or that can't be told (other
+/* Whether glibc's malloc holds this block as free. False: it doesn't, or that isn't known (other
  * allocators, a block that was merged into the free ones before it). */
 bool moved_is_free(struct mem *m, uint64_t addr);
 

@@ -38,7 +38,7 @@ enum {
 	MAX_WORKERS = 4096,
 	MAX_PLACES = 16,
 	STEP_BYTES = 256,	 /* of a stack, searched in a step */
-	STACK_BYTES = 256 << 10, /* so much of a stack is in the copy */
+	STACK_BYTES = 256 << 10, /* the part of a stack that is in the copy */
 };
 
 /* One scheduler that some scheduled task has. */

@@ -4,7 +4,7 @@
 
 #include "future/tasks.h"
 
-/* Tells of each scheduled task the queue that has it. If it is in none, all queues of its
+/* Finds for each scheduled task the queue that has it. If it is in none, all queues of its
  * scheduler could be read, and no thread can be about to put it into one or to run it, it is
  * in_no_queue. -ENOMEM or 0. */
 int queues_find(struct inspect *in, struct inspect_result *r, struct error *err);

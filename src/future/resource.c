@@ -93,7 +93,7 @@ static bool take(struct debug *d, const struct dw_type *t, const struct row *row
 	const struct dw_type *pointer = find_member(d, t, row->member, 0, &at), *target;
 
 	ret->type = row->type;
-	if (!pointer) { /* the leaf itself stands for it */
+	if (!pointer) { /* the leaf itself is the resource */
 		row = ret->indirect ? row : NULL;
 		ret->indirect = false;
 		return row;

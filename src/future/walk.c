@@ -3,10 +3,10 @@
  * The walker: from a future's type and address to its await tree.
  *
  * The rules, in this order:
- *   1. a coroutine: its state tells the await point; `__awaitee` is walked, then locals that hold
+ *   1. a coroutine: its state gives the await point; `__awaitee` is walked, then locals that hold
  *      futures which were begun, unless they were moved out of (moved.c)
  *   2. a known leaf ends the path
- *   3. a pair of pointer and vtable of `dyn Future`: the vtable tells the concrete type
+ *   3. a pair of pointer and vtable of `dyn Future`: the vtable gives the concrete type
  *   4. a fat slice: each element
  *   5. an enum: the variant that lives
  *   6. a closure (what join!, select! and poll_fn poll): members and what its references lead to

@@ -36,7 +36,7 @@ static void fill(struct input *in, size_t want)
 		else
 			in->n += (size_t)n;
 	}
-	/* Whoever looks for the end of a number or a string needs no length for it. */
+	/* A search for the end of a number or a string needs no length. */
 	in->data[in->n] = 0;
 }
 

@@ -180,9 +180,9 @@ static int on_sample(struct perf_data *d, const uint8_t *body, size_t len)
 	struct perf_sample s;
 
 	if (!perf_sample_parse(&d->attrs, body, len, &s)) {
-		perf_diagnose(
-			d, "a sample that is broken, or of an event that the file does not tell of",
-			NULL);
+		perf_diagnose(d,
+			      "a sample that is broken, or of an event not described by the file",
+			      NULL);
 		return 0;
 	}
 	perf_attr_prepare(s.attr, &d->formats);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * An index is built from what a timeline tells: each slice goes to the cells of its thread and of its
- * family (series.h), to a heat map by how long it was, and, if it is long, to the spans. Memory has a
- * bound: cells get wider, fewer slices count as long, samples get rarer when one is reached.
+ * An index is built from what a timeline emits: each slice goes to the cells of its thread and of
+ * its family (series.h), to a heat map by how long it was, and, if it is long, to the spans.
+ * Memory has a bound: cells get wider, fewer slices count as long, samples get rarer when one is
+ * reached.
  */
 #include "index/build.h"
 

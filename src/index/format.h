@@ -5,7 +5,8 @@
  *
  *     header │ lanes │ series │ their directories and blocks │ heat maps │ spans │ samples │ chunks │ kinds │ numbers │ named │ report
  *
- * It is made anew whenever it does not fit the trace or the version, so nothing of it is kept compatible.
+ * It is made again whenever it does not fit the trace or the version, so nothing of it is kept
+ * compatible.
  */
 #pragma once
 
@@ -18,7 +19,7 @@
 #define INDEX_MAGIC "\x89PLI\r\n\x1a\n"
 #define INDEX_VERSION 3u
 
-/* Of the header: there are so many chunks of events that not all are listed. */
+/* Of the header: there are more chunks of events than are listed. */
 #define INDEX_NO_CHUNKS 1u
 
 /* A stretch of the file. */

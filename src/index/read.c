@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * An index from its file, which anybody may have written: pieces are read by pread() with their sizes
- * checked against the file and against what an index can have, and their checksums; what is in them
- * is used as numbers only, each within its bound.
+ * An index from its file, which any user may have written: pieces are read by pread() with their
+ * sizes checked against the file and against what an index can have, and their checksums; what is
+ * in them is used as numbers only, each within its bound.
  */
 #include "index/index.h"
 

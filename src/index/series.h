@@ -33,7 +33,7 @@ struct series_set {
 	size_t bytes, max_bytes;
 	struct series **all;
 	size_t n, cap;
-	/* Told when cells have become twice as wide. */
+	/* Called when cells have become twice as wide. */
 	void (*widened)(void *ctx);
 	void *ctx;
 };

@@ -41,7 +41,7 @@ static int emit(const struct reading *r, const struct index_span *span)
 	return w->slice(w->ctx, span);
 }
 
-/* ---- what the timeline tells ---- */
+/* ---- what the timeline emits ---- */
 
 /* What its task was in when the feed began; NULL: that has ended, or is not known. */
 static const struct index_span *was_in(struct reading *r, const struct index_span *span)

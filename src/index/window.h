@@ -24,13 +24,13 @@ struct window {
 	/* Each slice that overlaps the window, in no order; a task's life only if it is longer than
 	 * exact_ns. */
 	int (*slice)(void *ctx, const struct index_span *span);
-	/* What else the timeline tells of the events that are fed, short or long, or NULL; `poll`, `wait`,
-	 * `block`, `park`, `off_cpu`, `syscall`, `task_end` are not called. */
+	/* What else the timeline emits for the events that are fed, short or long, or NULL;
+	 * `poll`, `wait`, `block`, `park`, `off_cpu`, `syscall`, `task_end` are not called. */
 	const struct timeline_sink *also;
 	void *ctx;
 	uint64_t max_events; /* 0: WINDOW_EVENTS */
 	/* Outputs. */
-	bool exact; /* false: there are too many events, only long slices were told */
+	bool exact; /* false: there are too many events, only long slices were emitted */
 	uint64_t fed_ns, fed_to_ns; /* the first and last time of which events were fed */
 };
 

@@ -268,7 +268,8 @@ static int put_all(struct index_builder *b, struct writer *w, struct index_heade
 	return fflush(w->file) ? -errno : 0;
 }
 
-/* One cell for so many events, which a screen of slices shows better: a short trace has a small index. */
+/* One cell for this number of events, which a screen of slices shows better: a short trace has a
+ * small index. */
 static int fit(struct index_builder *b, uint64_t end_ns, uint64_t n_events)
 {
 	uint64_t n = MIN_CELLS;

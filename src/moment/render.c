@@ -603,7 +603,7 @@ static void group_text(const struct view *v, const struct group *g)
 	buf_char(v->out, '\n');
 }
 
-/* The future inside of a task that has got or holds the lock which a leaf waits for. */
+/* The future inside a task that has got or holds the lock which a leaf waits for. */
 static const struct await_node *find_hold(const struct await_node *n, uint64_t lock)
 {
 	for (size_t i = 0; i < n->n_holds; i++)
@@ -714,7 +714,7 @@ static void thread_words(const struct view *v, const struct moment_thread *t)
 	buf_str(v->out, "  ");
 }
 
-/* Where it stands in code that is the program's, else in which call. */
+/* Its place in code that is the program's, else in which call. */
 static void stands_text(const struct view *v, const struct moment_thread *t)
 {
 	const struct graph_held *by = graph_blocked_by(v->g, t);

@@ -11,7 +11,7 @@ struct render_options {
 	bool color;
 	unsigned width; /* columns; 0: no limit */
 	bool wrappers;	/* also futures that have no await point and one future in them */
-	bool internals; /* also the async fns inside of runtimes and libraries that a leaf sums up
+	bool internals; /* also the async fns inside runtimes and libraries that a leaf sums up
 			 */
 	bool raw;	/* reference counts, state words, addresses */
 	bool ungrouped; /* every task alone, also where trees are alike */

@@ -9,9 +9,9 @@ struct thread_use {
 	const struct moment_task *task;	  /* the innermost task or closure that runs there; NULL */
 	const struct moment_task *worker; /* the runtime's loop that it runs; NULL: none */
 	const struct moment_task *root;	  /* the future of its block_on; NULL: none */
-	/* The stack from the task's poll (or the closure's begin) inward: so many frames, the
-	 * innermost first; 0: none is known to be the task's. Without a task all of the program's
-	 * own that runs there. */
+	/* The stack from the task's poll (or the closure's begin) inward: at most this number of
+	 * frames, the innermost first; 0: none is known to be the task's. Without a task all of
+	 * the program's own that runs there. */
 	size_t n_frames;
 	bool in_place; /* the task is in block_in_place: another thread is the worker */
 	bool parked;   /* it runs no task, and sleeps in a system call */

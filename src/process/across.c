@@ -2,30 +2,31 @@
 /*
  * A jump over a page's end, changed as one.
  *
- * Two pages are two writes inside of the kernel, and a pollux that is killed between them would leave
+ * Two pages are two writes inside the kernel, and a pollux that is killed between them would leave
  * the half. The one change of two pages that the program's other threads see as one is that of the
  * mapping. So the program's own thread makes it, by a list of remote calls that goes on to its end
  * whatever becomes of pollux:
  *
  *     mremap(pages, MREMAP_DONTUNMAP)    both pages move to a free address; in their place the
  *                                        mapping stays, and shows what the file has
- *     (held)                             pollux changes them there, where nobody executes them,
+ *     (held)                             pollux changes them there, where no thread executes them,
  *                                        and then fills in the next call's arguments
  *     mremap(there, MREMAP_FIXED)        they move back, and become one with the mapping again
  *
- * Whoever comes by meanwhile finds the file's bytes or the changed ones; a thread that needs a page
- * while the kernel moves it waits for the end of that. The kernel tells all processors when a page
- * has moved, so none has old bytes of one page and new ones of the other. If pollux is killed while
- * the thread is held, the third call has arguments that the kernel refuses before it does anything:
- * the file's bytes remain. Where the third call is refused, a fourth unmaps what has moved. The way back is
- * shorter: both pages move away, the file's bytes are there, and what moved is unmapped.
+ * A thread that comes by meanwhile finds the file's bytes or the changed ones; a thread that needs
+ * a page while the kernel moves it waits for the end of that. The kernel notifies all processors
+ * when a page has moved, so none has old bytes of one page and new ones of the other. If pollux is
+ * killed while the thread is held, the third call has arguments that the kernel refuses before it
+ * does anything: the file's bytes remain. Where the third call is refused, a fourth unmaps what
+ * has moved. The way back is shorter: both pages move away, the file's bytes are there, and what
+ * moved is unmapped.
  *
- * All of it happens while the program's other threads stand still, so none unloads the object meanwhile
- * and maps something of its own there. Should they run again, since the thread gets no CPU, the next call is
- * not made.
+ * All of it happens while the program's other threads are stopped, so none unloads the object
+ * meanwhile and maps something of its own there. Should they run again, since the thread gets no
+ * CPU, the next call is not made.
  *
  * It needs Linux 5.13 (before, only anonymous memory can be moved so), and pages that hold what their
- * file has: no tool's breakpoint, nobody else's change. A program that locks its memory is left alone:
+ * file has: no tool's breakpoint, no other change. A program that locks its memory is left alone:
  * the kernel would unlock the whole mapping. What is left: within the third call the kernel frees the
  * place before it moves the pages, for which it needs some hundred bytes. It has them, or ends a
  * process to get them (mm/page_alloc.c: so little is never refused), unless a control group is at its
@@ -144,7 +145,7 @@ struct edit {
 	bool undo, late; /* the others ran again: nothing is done */
 };
 
-/* The parts of the two pages. Nobody executes them there. */
+/* The parts of the two pages. No thread executes them there. */
 static int write_parts(const struct process *p, uint64_t to, const uint8_t *bytes, size_t len)
 {
 	size_t first = PAGE - to % PAGE;
@@ -208,7 +209,7 @@ static int run(struct edit *e, const struct stub_call *calls, size_t n, struct e
 	struct error why = {0};
 	int rc = -EAGAIN;
 
-	/* Nobody takes a risk for that. */
+	/* That is not worth a risk. */
 	p->forced = false;
 	e->late = true;
 	for (unsigned tries = 0; rc < 0 && e->late && tries < MAX_TRIES; tries++) {
@@ -303,12 +304,12 @@ int across_undo(struct across *x, const struct process_objects *objects,
 	const char *trouble;
 
 	if (!holds(p, change->addr, change->after, change->len))
-		return 0; /* somebody else's by now, or unloaded */
+		return 0; /* changed by another tool by now, or unloaded */
 	trouble = trouble_of_map(p, pages);
 	if (!trouble && in_pages(&x->cave, pages))
 		trouble = "there is no other place for a remote call";
 	if (!trouble && !as_in_file(p, objects, change, pages))
-		trouble = "somebody else has changed its pages";
+		trouble = "another tool has changed its pages";
 	if (trouble)
 		return left(change, trouble);
 	return run(&e, calls, sizeof(calls) / sizeof(calls[0]), err);

@@ -54,17 +54,17 @@
  * is one.
  */
 #define MAX_GIVEN_BACK 8u
-/* So many times as much must be left where the address space is limited. */
+/* This multiple must be left where the address space is limited. */
 #define ADDRESS_SPACE_SHARE 16u
 /* Of a program that locks its memory: all of it is used at once. */
 #define LOCKED_BYTES (33ull << 20)
-/* What the kernel lets the program have, and is little, is left to it: so many mappings, bytes of data and of its
- * control groups' memory at least. The agent takes some 20 mappings, 2 to 10 MiB of data, and of memory what it
- * uses of that, and the rings. */
+/* What the kernel lets the program have, and is little, is left to it: at least this number of
+ * mappings, bytes of data and of its control groups' memory at least. The agent takes some 20
+ * mappings, 2 to 10 MiB of data, and of memory what it uses of that, and the rings. */
 #define MAPPINGS_LEFT 256u
 #define DATA_LEFT (64ull << 20)
 #define MEMORY_LEFT (16ull << 20)
-#define MEMORY_SHARE 4u /* of what is left the rings may use one of so many parts */
+#define MEMORY_SHARE 4u /* of what is left the rings may use one of this number of parts */
 #define MORE_THREADS 16u
 #define CUT_MEMORY                                                                                 \
 	"the program's control group may use little more memory, and most of it was left to it"
@@ -559,7 +559,7 @@ static bool is_future(const struct agent_hook *hook)
 	return hook->type == AH_FUTURE || hook->type == AH_ROOT_SITE;
 }
 
-/* Where a method's future is. `last_state` comes after that, in each recording anew. */
+/* Where a method's future is. `last_state` comes after that, new in each recording. */
 static void take_held(struct agent_hook *to, const struct agent_hook *from)
 {
 	to->future.result.offset = from->future.result.offset;

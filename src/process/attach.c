@@ -19,9 +19,9 @@
  *
  * Between flip and enable the hooks are there and pass everything through: a program that loses its
  * pollux here runs on, some nanoseconds slower per poll; while recording, the agent switches itself
- * off when the rings are full and nobody has renewed the deadline. Detach goes the same way back:
- * disable, slots, sites; the mapping stays, since a thread may be inside of it, and is used again
- * by the next attach.
+ * off when the rings are full and pollux has not renewed the deadline. Detach goes the same way
+ * back: disable, slots, sites; the mapping stays, since a thread may be inside it, and is used
+ * again by the next attach.
  *
  * One pollux per process: a lock on its /proc/PID/mem, which only those who may trace it can open,
  * and which the kernel drops when we end.
@@ -337,7 +337,7 @@ static const struct stub_call copy_calls[] = {
 	 .from_memory = 1 << 0 | 1 << 1 | 1 << 3},
 };
 
-/* Nobody takes a risk for stacks, futures and messages. */
+/* Stacks, futures and messages are not worth a risk. */
 static bool may_without_force(struct attach *a, const struct stub_call *calls, size_t n)
 {
 	struct error ignored = {0};

@@ -154,5 +154,5 @@ int attach_owner(struct attach *a, uint32_t kind, bool handler);
 int attach_read(const void *attach, uint64_t addr, void *out, size_t len);
 /* The file of an object, the attach's own file descriptor; -1: none. Any thread may ask. */
 int attach_object_fd(const void *attach, const struct attach_object *o);
-/* So many events were dropped since no ring was free. */
+/* The number of events that were dropped since no ring was free. */
 int attach_no_ring(struct attach *a, uint64_t *ret_events);

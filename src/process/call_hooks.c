@@ -3,7 +3,7 @@
  * An instruction that calls a function has its place as a distance, four bytes from themselves. To
  * hook the call, these four bytes are changed to lead to the hook's stub: the instruction stays an
  * instruction of the same length at the same place, so nothing is moved, nothing can be jumped
- * into, no thread can be inside of something new, and a thread that is in the called function comes
+ * into, no thread can be inside something new, and a thread that is in the called function comes
  * back to where it would have come back to anyway. The bytes are changed while all threads are
  * stopped, each four whole or not at all: whenever pollux is killed, each call leads to the
  * function or to a stub that leads there. Four bytes that lie in two pages: across.c.

@@ -11,7 +11,7 @@
  * Slots are 8 aligned bytes, which the running program sees change at once; each of the two values
  * leads to the same original function, so no order among them matters. A spawn site is an
  * instruction of five bytes or more of which five become a jump: the first, or those after a REX
- * prefix (arch_jump_at()). It is changed only while all threads are stopped and none is inside of it;
+ * prefix (arch_jump_at()). It is changed only while all threads are stopped and none is inside it;
  * the bytes after the jump are never executed and stay as they are.
  */
 #include "process/hooks.h"

@@ -10,8 +10,9 @@
  * (futex, sleep, read, poll); then a running one; then one in a call that returns EINTR after any
  * stop (epoll_wait, by kernel design); last one in a call that has a signal mask of its own (ppoll,
  * pselect, sigsuspend): a signal that is blocked in there alone may end the call, with EINTR, if it comes
- * during the list. Never one in vfork, in disk sleep, or already inside of pollux's code. A thread whose first stop is a signal's delivery is let go with its signal: a call
- * that the signal interrupts must be finished by the signal's rules.
+ * during the list. Never one in vfork, in disk sleep, or already inside pollux's code. A thread
+ * whose first stop is a signal's delivery is let go with its signal: a call that the signal
+ * interrupts must be finished by the signal's rules.
  *
  * Signals. All are blocked while the thread makes the list; the list's last call sets its mask again,
  * whatever becomes of pollux. So no handler runs in the middle, for which the other threads would
@@ -28,7 +29,7 @@
  * in which something is left is never used again, by no later pollux either: a thread may come back
  * to it at any time.
  *
- * A thread inside of a restartable sequence (rseq) must not come back there: the kernel, which
+ * A thread inside a restartable sequence (rseq) must not come back there: the kernel, which
  * would have aborted the sequence for this stop, finds the thread elsewhere and forgets the
  * sequence. So it comes back where the kernel would have sent it, to the sequence's abort handler.
  */

@@ -13,7 +13,7 @@
 
 /*
  * A program that pollux holds at its start, where it comes back to after each remote call. Best
- * that is right before a system call, of which the kernel tells: then the program continues
+ * that is right before a system call, which the kernel reports: then the program continues
  * whenever pollux is killed. Elsewhere a breakpoint is there during a remote call.
  */
 struct entry_stop {

@@ -12,8 +12,9 @@
  * tracer is gone; nor is it stepped, since the kernel leaves the trap flag to a thread whose tracer
  * dies. It runs from system call to system call, and is held right before one. After each remote
  * call it comes back to there, to make that call for the first time; without pollux it makes it at
- * once. That call is the first one after the relocations, which a dynamic program's loader tells
- * debuggers of (struct r_debug): mostly the loader's own, before the program's first instruction.
+ * once. That call is the first one after the relocations, which a dynamic program's loader
+ * announces to debuggers (struct r_debug): mostly the loader's own, before the program's first
+ * instruction.
  *
  * A static program does the relocations itself. It is held, started or executed, right before the
  * system call that comes after set_tid_address: libc is set up then, and knows its tid.

@@ -32,7 +32,7 @@ void memory_unshare(const struct process *p, uint64_t addr, uint8_t byte);
 
 /*
  * Changes bytes of code that threads may come by once they go on: whole or not at all, also if pollux
- * is killed at it. Two pages are two writes inside of the kernel. Between them pollux may be killed,
+ * is killed at it. Two pages are two writes inside the kernel. Between them pollux may be killed,
  * with all that it has started (by the kernel for want of memory, a control group, a terminal): then
  * the second never comes, and the threads go on at once. -EOPNOTSUPP: it is across pages (across.h).
  */

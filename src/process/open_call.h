@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * A hooked call (AH_CALL) in which a thread sleeps. The agent records it when it is over, so of one
- * that isn't only the agent's frame on the thread's stack tells since when.
+ * that isn't only the agent's frame on the thread's stack says since when.
  */
 #pragma once
 

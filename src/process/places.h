@@ -58,8 +58,8 @@ struct place_link {
 struct place_held {
 	uint32_t pointer_offset; /* from the object to the pointer to the box */
 	uint16_t future_offset;	 /* from there to the future */
-	/* The box begins with a tag of so many bytes, which has this value if there is a future; 0
-	 * bytes: it has none. */
+	/* The box begins with a tag of this number of bytes, which has this value if there is a
+	 * future; 0 bytes: it has none. */
 	uint8_t tag_size, tag_some;
 	uint32_t state_offset; /* from the future to its state */
 	uint8_t state_size;

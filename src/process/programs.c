@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Programs follow one another and are never changed or moved, for a thread may be inside of one at
+ * Programs follow one another and are never changed or moved, for a thread may be inside one at
  * any time: of one of an earlier recording, too, when its mapping is in use again. So new ones go
  * after everything that was ever written; but those that are there already, as they all are if the
  * same program was recorded before, are taken as they are.
@@ -108,7 +108,7 @@ int programs_add(struct programs *pr, const struct process *p, const struct hook
 			pr->used_bytes = pr->earlier_bytes;
 		if (bytes > l->programs_bytes - pr->used_bytes)
 			return -ENOSPC;
-		/* Told first: what is half written counts too. */
+		/* Counted first: what is half written counts too. */
 		rc = memory_write_u64(p, written_word(l), pr->used_bytes + bytes);
 		if (rc == 0)
 			rc = memory_write(p, l->programs + pr->used_bytes, words, bytes);

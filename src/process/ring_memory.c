@@ -148,8 +148,8 @@ static int open_namespaces(struct ring_memory *m)
 	return m->ipc_here < 0 || m->ipc_there < 0 ? -errno : 0;
 }
 
-/* The one that the program has made, if it was killed before anybody has mapped it: by nobody else's number it
- * would ever go. */
+/* The one that the program has made, if it was killed before it was mapped: no other process
+ * knows its number, so it would stay for ever. */
 static void remove_left(const struct ring_memory *m)
 {
 	struct shmid_ds ds;

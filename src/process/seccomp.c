@@ -11,11 +11,11 @@
  *     run here on the calls. A filter that looks at what isn't known beforehand (where a call is
  *     made from, an argument that an earlier call gives) proves nothing.
  *   - Its filters are exactly those of pollux, and a child of pollux has made the calls and lives.
- *     Filters are inherited and only ever added, so a program that we have started and that has as
- *     many as we have, has ours. In one container (the same namespaces, the same cgroup) the
- *     runtime puts the same filters around each program that it starts; where ours are the
- *     runtime's alone, a thread with as many has added none. They are the runtime's alone if nobody
- *     since could add one, which takes no_new_privs or CAP_SYS_ADMIN.
+ *     Filters are inherited and only ever added, so a program that pollux has started and that has
+ *     as many as pollux, has the same. In one container (the same namespaces, the same cgroup) the
+ *     runtime puts the same filters around each program that it starts; where pollux's are the
+ *     runtime's alone, a thread with as many has added none. They are the runtime's alone if no
+ *     process since could add one, which takes no_new_privs or CAP_SYS_ADMIN.
  *
  * That two processes have the same number of filters proves nothing by itself. All else is refused,
  * or risked if the user says so (process.forced).

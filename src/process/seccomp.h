@@ -40,7 +40,7 @@ int seccomp_allows_all(const struct process *p, const struct stub_call *calls, s
 
 /* No thread is under any filter. Stops no thread. */
 bool seccomp_none(const struct process *p);
-/* So many filters the thread is under; -1: it is gone. */
+/* The number of filters that the thread is under; -1: it is gone. */
 long seccomp_count(const struct process *p, pid_t tid);
 
 /* What one filter answers (SECCOMP_RET_*). A program that makes no sense answers KILL, and so does

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Looking whether a thread of the target got a further seccomp filter, of whatever way it comes by.
- * Nobody is stopped.
+ * No thread is stopped.
  */
 #pragma once
 

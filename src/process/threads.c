@@ -191,8 +191,8 @@ bool thread_end_taken(pid_t tid, int *ret_status)
 	return true;
 }
 
-/* As waitpid(): its number if there is something of it, 0, or -1. An end is noted, since nobody is told of it
- * again. */
+/* As waitpid(): its number if there is something of it, 0, or -1. An end is noted, since the
+ * kernel reports it only once. */
 static pid_t look_at(pid_t tid, int *ret_status)
 {
 	pid_t got = waitpid(tid, ret_status, __WALL | __WNOTHREAD | WNOHANG);
@@ -614,7 +614,7 @@ void threads_resume(struct process_stop *s)
 	s->n = s->cap = 0;
 	tracer_calm(&s->before);
 	log_debug(LOG_ATTACH,
-		  "%zu threads: stopped in %.3f ms, stood still for %.3f ms, resumed in %.3f ms", n,
+		  "%zu threads: stopped in %.3f ms, did not run for %.3f ms, resumed in %.3f ms", n,
 		  (double)(s->stopped_ns - s->began_ns) / 1e6,
 		  (double)(now_ns - s->stopped_ns) / 1e6, (double)(end_ns - now_ns) / 1e6);
 }

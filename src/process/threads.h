@@ -72,7 +72,7 @@ void threads_resume(struct process_stop *s);
 
 /*
  * Changes code while all threads are stopped. `some` does as much as it can up to a time, and gives
- * 1 if there is more: then the threads run before it goes on, so that no thread stands still for
+ * 1 if there is more: then the threads run before it goes on, so that no thread is stopped for
  * longer where there are thousands of places. Each place is whole before and after each stop. Adds
  * to *stop_ns the time for which they were stopped; what `some` gives in the end.
  */

@@ -36,7 +36,7 @@ struct family {
 	uint32_t max_delay_thread; /* who ended it */
 	uint64_t max_polled_ns;	   /* the longest that a poll ended */
 	struct hist poll, delay;
-	struct call_list calls; /* blocking ones inside of polls that kept a worker */
+	struct call_list calls; /* blocking ones inside polls that kept a worker */
 	/* Where its tasks handle requests, what belongs to which handler: parts[0] to none. They add
 	 * up to the family in all that happens in polls and between; the rest of a part is 0. */
 	struct family **parts;

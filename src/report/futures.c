@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The futures inside of tasks: for each kind, and each family in which it was polled, how many
+ * The futures inside tasks: for each kind, and each family in which it was polled, how many
  * instances there were, their polls, the time in them with and without children, how long they
  * waited between, and how they ended.
  */

@@ -11,7 +11,7 @@
 
 struct hists;
 
-/* What was counted so far, each time that so much of the trace's time has passed, if there are
+/* What was counted so far, each time that a step of the trace's time has passed, if there are
  * polls; totals of events are there at the end only. */
 struct hists_watch {
 	uint64_t every_ns;

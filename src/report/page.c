@@ -6,7 +6,7 @@
  *   tables, as plain HTML: what is read with scripts off, and printed
  *   one block of text: base64 of gzip of { a u32 of the JSON's length, the JSON, the columns }
  *
- * All text from the trace is escaped here or is inside of the block.
+ * All text from the trace is escaped here or is inside the block.
  */
 #include "report/page_data.h"
 #include "report/page_template.h"

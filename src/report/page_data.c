@@ -735,7 +735,7 @@ static void write_cells(const struct page_data *d, struct buf *out, struct json 
  * those that they called. */
 struct stack_numbers {
 	struct map known;
-	uint32_t *nodes; /* the trace's index by ours */
+	uint32_t *nodes; /* the trace's index by the page's */
 	size_t n;
 };
 

@@ -2,7 +2,7 @@
 /*
  * A form is parsed once into pieces: text, or a field with a width. The names of events in the
  * default form are those of tokio-dtrace's probes where it has one, so that what reads the output
- * of its script reads ours: a poll's end that is the task's own also prints as task-terminate,
+ * of its script reads this: a poll's end that is the task's own also prints as task-terminate,
  * before the task-poll-end, as there.
  */
 #include "report/print.h"

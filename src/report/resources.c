@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * What tasks wait for, by its address: locks, channels, tasks, sockets. Most are of one task and are
- * told by the await point; the others have rows of their own. An address may be used again: only a lock
- * or a semaphore, which as a rule lives long, counts as one of several tasks because these waited one
- * after another. Of others they must have waited at the same time.
+ * known by the await point; the others have rows of their own. An address may be used again: only
+ * a lock or a semaphore, which as a rule lives long, counts as one of several tasks because these
+ * waited one after another. Of others they must have waited at the same time.
  */
 #include "base/compare.h"
 #include "report/data.h"

@@ -14,7 +14,7 @@ void samples_done(struct report *rep);
 void samples_text(const struct report *rep, struct buf *out);
 void samples_json(const struct report *rep, struct json *j);
 
-/* system.c: off the CPU, and system calls, inside of polls */
+/* system.c: off the CPU, and system calls, inside polls */
 int system_off_cpu(struct report *rep, const struct tl_off_cpu *off);
 int system_call(struct report *rep, const struct tl_syscall *call);
 int system_blocked(struct report *rep, const struct tl_sample *sample);
@@ -23,7 +23,7 @@ void system_done(struct report *rep);
 void system_text(const struct report *rep, struct buf *out);
 void system_json(const struct report *rep, struct json *j);
 
-/* futures.c: the futures inside of tasks */
+/* futures.c: the futures inside tasks */
 int futures_poll(struct report *rep, const struct tl_future_poll *poll);
 int futures_end(struct report *rep, struct tl_future *future);
 int futures_sort(struct report *rep);

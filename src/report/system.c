@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What the kernel reports of polls: how long the thread was off its CPU inside of them, and why;
+ * What the kernel reports of polls: how long the thread was off its CPU inside them, and why;
  * and the system calls made in them. Both by family. Where a stack was taken as the thread left its
  * CPU, the time until it came back is also summed up by that stack.
  */

@@ -446,7 +446,7 @@ static void write_requests(const struct report *rep, struct buf *out, const stru
 	}
 	report_table(rep, &t, out);
 	if (l->n_omitted_requests)
-		buf_printf(out, "  … %zu requests are not shown: --from and --to tell of a part\n",
+		buf_printf(out, "  … %zu requests are not shown: --from and --to show a part\n",
 			   l->n_omitted_requests);
 	buf_char(out, '\n');
 }
@@ -466,7 +466,7 @@ void lives_text(const struct report *rep, struct buf *out)
 			if (l->n_omitted && k == MAX_STEPS / 2)
 				buf_printf(out,
 					   "  … %zu steps are not shown: --from and --to "
-					   "tell of a part\n",
+					   "show a part\n",
 					   l->n_omitted);
 			uint64_t at = l->steps[k].begin_ns;
 			at = at > rep->base_ns ? at - rep->base_ns : 0;

@@ -147,7 +147,7 @@ char *debug_place_text(struct debug *d, uint64_t addr, char **ret_via)
 	return NULL;
 }
 
-/* Adds what this address tells, unless the way to it has told. */
+/* Adds what this address says, unless the way to it has said it. */
 static void add_address(struct debug *d, uint64_t addr, const struct way_place *inner,
 			struct way_place *ret, struct buf *out)
 {

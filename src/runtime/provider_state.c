@@ -329,7 +329,7 @@ static void emit(struct providers *p, const struct queued_event *e)
 		p->failed = r;
 }
 
-/* Tells what is decided, in order. */
+/* Emits what is decided, in order. */
 static void flush(struct providers *p, struct provider_thread *th)
 {
 	while (th->n && ready(queue_at(th, 0)) && !p->failed) {

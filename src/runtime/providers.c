@@ -15,7 +15,7 @@
  *   for a worker's loop is also a closure that runs a runtime of its own, and a long one that
  *   block_on spawns before anything else; taken for a blocking task is a loop that finds nothing to
  *   do, if block_in_place spawned it or it is the only worker of a runtime that is not the last.)
- * - tokio-dtrace's task-terminate comes inside of the last poll, pull request 7717's after it. So a
+ * - tokio-dtrace's task-terminate comes inside the last poll, pull request 7717's after it. So a
  *   poll's end without one waits for the thread's next hit.
  * - Pull request 7717 reports a task's place by a separate probe next to the spawn.
  *
@@ -176,7 +176,7 @@ static void decide_last(struct hit *h)
 	if (!e)
 		return;
 	if (e->open && e->ev.type == TE_CANCEL) {
-		/* It ended inside of a poll, whose begin wasn't seen. */
+		/* It ended inside a poll, whose begin wasn't seen. */
 		if (h->type == PW_POLL_END && e->task == h->task) {
 			e->ev.type = TE_POLL_END;
 			e->ev.time = h->in->time;
@@ -295,7 +295,7 @@ static void hit_poll_end(struct hit *h)
 	bool unmet = !h->task;
 	if (!need_task(h))
 		return;
-	/* Tasks were polled inside of something without events: a worker's loop, or a block_on,
+	/* Tasks were polled inside something without events: a worker's loop, or a block_on,
 	 * from before the recording. */
 	if (unmet && th->worked && !th->lost && h->task->make == PM_HOOKS) {
 		end_task(h);
@@ -416,7 +416,7 @@ static void hit_finish(struct hit *h)
 		h->p->stats.n_strange += h->args[PV_TASK] < h->ps->first_spawned;
 		return;
 	}
-	/* The second or third time, or inside of the poll, whose end says how it ended. */
+	/* The second or third time, or inside the poll, whose end says how it ended. */
 	if (h->task->ended || is_open(h->th, h->task, &i))
 		return;
 	decide_usual(h->p, h->task);

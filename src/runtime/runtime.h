@@ -169,8 +169,8 @@ bool find_kind_is_task(const struct runtime_scan *f, const struct scan_kind *k);
 /* The one that an address lies in; NULL. */
 const struct scan_block_on *block_on_at(const struct scan_block_on *v, size_t n, uint64_t addr);
 
-/* One runtime. Each adds what it finds to `f`. Nobody else asks for it by name: what differs is in
- * its model. */
+/* One runtime. Each adds what it finds to `f`. No other code asks for it by name: what differs
+ * is in its model. */
 struct runtime_ops {
 	const char *name;
 	int (*find)(struct elf_image *image, struct runtime_scan *f, struct error *err);

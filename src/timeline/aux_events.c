@@ -2,7 +2,7 @@
 /*
  * Events of other sources than the tasks: system calls, time off the CPU, samples, machines. None
  * changes a task. Each is reported with the task whose poll is open on its thread at its end, which
- * is right because no thread goes through the begin or end of a poll inside of a system call, or
+ * is right because no thread goes through the begin or end of a poll inside a system call, or
  * while it is off its CPU.
  *
  * Such a source has a clock path of its own, so its events neither move the thread's time on nor

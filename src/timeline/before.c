@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Tasks of before the recording, as a moment shows them. One that has an event appears with it, and
- * what it waited before counts where the event agrees with it; one that never has any is told of at
- * the finish, alive, in the state that it had all the time.
+ * what it waited before counts where the event agrees with it; one that never has any is emitted
+ * at the finish, alive, in the state that it had all the time.
  *
  *     moment ─▶ before ──(event)──▶ task          waited since the first event
  *                   └───(finish)──▶ task, alive   waits open at both ends

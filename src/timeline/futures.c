@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The futures inside of tasks: what is polled within a task's poll, nested.
+ * The futures inside tasks: what is polled within a task's poll, nested.
  *
  * An instance is a kind at an address, from its first poll until it is ready. The end of many is
  * never recorded: select! drops the branches that lost, a task that ends takes its futures with it.
@@ -9,7 +9,7 @@
  * as another: its memory was reused. (A future and its first member share an address: what is open
  * stays.)
  *
- * Who was polled first inside of whom is kept as the parent. A future may outlive its parent, when
+ * Who was polled first inside which is kept as the parent. A future may outlive its parent, when
  * the parent only borrowed it; so an ended instance stays in memory while others call it their
  * parent.
  *

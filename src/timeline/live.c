@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* At the trace's end open polls are told first, then each task's open wait and its end. */
+/* At the trace's end open polls are emitted first, then each task's open wait and its end. */
 
 static int on_poll(void *ctx, const struct tl_poll *poll)
 {

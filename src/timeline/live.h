@@ -18,7 +18,8 @@ struct live_tasks {
 	struct live_task *v;
 	size_t n, cap;
 	struct map polls; /* serial of a task whose poll is open at the end to when that began */
-	uint64_t open_task, open_since_ns; /* the wait that is open at the end and was told last */
+	/* the wait that is open at the end and was emitted last */
+	uint64_t open_task, open_since_ns;
 };
 
 /* Its context are the live tasks. */

@@ -66,7 +66,7 @@ static enum task_state state_of(const struct moment_task *t)
 	}
 }
 
-/* A task that is to be told of, or is in the end's moment. */
+/* A task that is to be emitted, or is in the end's moment. */
 static int take_task(struct tl_moments *m, struct trace_reader *r, struct timeline *tl,
 		     const struct trace_moment *moment, const struct moment_task *t,
 		     struct error *err)

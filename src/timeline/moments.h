@@ -14,8 +14,8 @@ struct tl_moments {
 	struct map alive; /* (kind, id) of the tasks in those */
 };
 
-/* Tells the timeline, if there is one, of what was read since the last call; kinds of tasks that lived before are
- * used. 0 or negative errno. */
+/* Gives the timeline, if there is one, what was read since the last call; kinds of tasks that
+ * lived before are used. 0 or negative errno. */
 int tl_moments_feed(struct tl_moments *m, struct trace_reader *r, struct timeline *tl,
 		    struct error *err);
 /* After the last event. */

@@ -21,7 +21,7 @@
  * futex without a wake of the root, it was in a lock, or after the block_on. So whether a poll ended
  * where the thread went into a futex is decided by what ends that park.
  *
- * A block_on inside of a task's poll (in block_in_place) has no polls of its own here: it lives
+ * A block_on inside a task's poll (in block_in_place) has no polls of its own here: it lives
  * until that poll ends.
  *
  * A block_on from before the recording is recorded at its start (TRACE_ROOT_BEFORE), with the park

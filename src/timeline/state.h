@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The inside of the timeline, shared by its files:
+ * The internals of the timeline, shared by its files:
  *
  *     timeline.c  the public face: tables of kinds and threads, one function per event
  *     tasks.c     a task's life: from its first event to its end, waits, wakes
@@ -8,9 +8,9 @@
  *     before.c    tasks that moments show
  *     polls.c     what is open on a thread: polls, workers' loops, blocking calls, parks
  *     roots.c     block_on: its polls are inferred
- *     futures.c   what is polled inside of a task's poll
+ *     futures.c   what is polled inside a task's poll
  *     rounds.c    the requests that a connection's task serves
- *     aux_events.c what other sources tell of a thread: system calls, samples, ...
+ *     aux_events.c what other sources report of a thread: system calls, samples, ...
  *
  * Failure is sticky: `failed` is set once, by the sink or for lack of memory; no callback is made
  * after it, and timeline_feed returns it. So nothing in between has to pass errors on.
@@ -262,7 +262,7 @@ void timeline_fail(struct timeline *tl, int code);
 uint64_t timeline_at_task(struct thread *th, const struct task *task, uint64_t t);
 
 /* before.c */
-/* Whether a moment shows the task, which appears now: it is told of from now on as others. */
+/* Whether a moment shows the task, which appears now: it is emitted from now on as others are. */
 bool before_take(struct timeline *tl, const struct kind *k, uint64_t name);
 /* Whether a moment shows it waiting, and it has had no event yet. */
 bool before_waits(const struct timeline *tl, const struct kind *k, uint64_t name,
@@ -306,7 +306,7 @@ void task_schedule(struct timeline *tl, struct thread *th, struct kind *k, uint6
 void task_cancel(struct timeline *tl, struct thread *th, struct kind *k, uint64_t name, uint64_t t,
 		 enum trace_outcome outcome);
 void task_drop(struct timeline *tl, struct thread *th, struct kind *k, uint64_t name, uint64_t t);
-/* Tells a wake of a living task and counts it. */
+/* Emits a wake of a living task and counts it. */
 uint64_t task_emit_wake(struct timeline *tl, struct thread *th, struct task *task, uint64_t t,
 			enum trace_wake effect, bool by_waker);
 void task_stray_wake(struct timeline *tl, struct thread *th, struct kind *k, uint64_t t);
@@ -378,7 +378,7 @@ void future_begin(struct timeline *tl, struct thread *th, struct kind *k, uint64
 		  bool first);
 void future_end(struct timeline *tl, struct thread *th, struct kind *k, uint64_t addr, uint64_t t,
 		enum trace_outcome outcome, uint64_t place);
-/* The innermost task's poll ends with that outcome: what is open inside of it ends too. */
+/* The innermost task's poll ends with that outcome: what is open inside it ends too. */
 void future_close(struct timeline *tl, struct thread *th, uint64_t t, enum trace_outcome outcome);
 /* A task's poll of that length has ended in the innermost open one, if it is around it: an
  * executor's future, whose own time that is not. */
@@ -387,7 +387,7 @@ void future_polled_task(struct thread *th, uint64_t length, uint64_t t);
  * TO_UNSEEN, have an unknown length. */
 void future_close_all(struct timeline *tl, struct thread *th, uint64_t t,
 		      enum trace_outcome outcome);
-/* Polls of futures that are open inside of the innermost poll. */
+/* Polls of futures that are open inside the innermost poll. */
 uint32_t future_depth(const struct thread *th);
 /* Before a task's end is reported (end_ns 0: it is alive at the trace's end). */
 void future_task_end(struct timeline *tl, struct task *task, uint64_t t);

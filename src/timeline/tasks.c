@@ -272,7 +272,7 @@ static bool is_deferred(const struct timeline *tl, const struct thread *th, cons
 /*
  * Whether the thread is still in the task's last poll, whose end is not seen. The wake found the
  * task running, or scheduled by one that did; all begins of polls are seen, so it is that poll. A
- * wake from inside of another poll is that one's.
+ * wake from inside another poll is that one's.
  */
 static bool in_unseen_poll(const struct timeline *tl, const struct thread *th,
 			   const struct task *task, enum trace_wake effect)

@@ -109,7 +109,7 @@ static void kind_learn(struct kind *k, const struct trace_kind *meta)
 	k->maybe_worker = nameless && !k->address_named && k->role != TR_WORKER &&
 			  k->role != TR_ROOT && k->role != TR_FUTURE &&
 			  (empty(meta->scheduler) || !strcmp(meta->scheduler, "blocking"));
-	/* A runtime that is started inside of a task's poll spawns workers there too. */
+	/* A runtime that is started inside a task's poll spawns workers there too. */
 	k->block_in_place = nameless || contains(meta->full_name, "block_in_place") ||
 			    contains(meta->name, "block_in_place");
 	k->loops = contains(meta->scheduler, "current_thread") ||

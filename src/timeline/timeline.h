@@ -169,7 +169,7 @@ struct tl_wake {
 struct tl_block {
 	struct tl_task *task; /* innermost task being polled */
 	uint32_t thread;
-	uint32_t depth; /* polls of futures around it, inside of the task's poll */
+	uint32_t depth; /* polls of futures around it, inside the task's poll */
 	uint16_t call;
 	/* False: it kept no worker from other tasks. It can't have waited (a descriptor that is
 	 * non-blocking), or its task is in block_in_place. */
@@ -196,7 +196,7 @@ struct tl_ran_instead {
 	uint64_t begin_ns, end_ns;
 };
 
-/* Of those that a source tells of one wait the last ones are kept. */
+/* Of those that a source reports for one wait the last ones are kept. */
 #define TL_MAX_RAN 128u
 
 /* How a thread left its CPU and got one again. Numbers as in struct tl_ran_instead; 0: not known. */
@@ -254,8 +254,8 @@ struct tl_future {
 	uint64_t poll_ns; /* in its polls, children's included */
 	uint64_t self_ns; /* without those of children that were recorded */
 	uint64_t wait_ns; /* between its polls, and after the last one */
-	/* Told at its end: the wait after its last poll, until it was dropped or the trace ended;
-	 * 0 if there was none, or none is known. */
+	/* Emitted at its end: the wait after its last poll, until it was dropped or the trace
+	 * ended; 0 if there was none, or none is known. */
 	uint64_t last_wait_since_ns, last_wait_ns;
 	void *user;	/* the sink's own, kept until future_end */
 	uint8_t passed; /* replay.c's own note */
@@ -381,7 +381,7 @@ struct timeline_before {
 /* Before the first event of its process is fed. 0 or -ENOMEM. */
 int timeline_before(struct timeline *tl, const struct timeline_before *task, struct error *err);
 /* Before the finish: of those that had no event the ones that are not `there` at the end have ended
- * unseen, and are not told of; the others have been as they were since begin_ns or the first
+ * unseen, and are not emitted; the others have been as they were since begin_ns or the first
  * event. */
 void timeline_before_end(struct timeline *tl, uint64_t begin_ns,
 			 bool (*there)(const void *ctx, uint32_t kind, uint64_t id),

@@ -15,7 +15,7 @@ struct coverage_list {
 };
 
 /* Adds copies; no note is "". The row, whose cover, process, object and runtime are the caller's to set
- * and to keep; NULL when out of memory, which coverage_result() tells once, at the end. */
+ * and to keep; NULL when out of memory, which coverage_result() reports once, at the end. */
 struct trace_coverage *coverage_add(struct coverage_list *l, const char *item, uint64_t seen,
 				    uint64_t total, const char *note);
 struct trace_coverage *coverage_addf(struct coverage_list *l, const char *item, uint64_t seen,

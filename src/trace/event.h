@@ -59,7 +59,7 @@ enum trace_event_type {
 	/* arg = enum trace_sample; value = index of a struct trace_stack + 1, 0: without; task =
 	 * its weight: ns of time, or counts of the unit */
 	TE_SAMPLE = 18,
-	/* kind (role future); task = address of the future: its poll begins, inside of the poll
+	/* kind (role future); task = address of the future: its poll begins, inside the poll
 	 * that is open on this thread. arg = TRACE_FUTURE_FIRST: it was never polled before */
 	TE_FUTURE_BEGIN = 19,
 	/* kind, task; arg = enum trace_outcome; value as in TE_POLL_END. Without a begin:

@@ -21,7 +21,7 @@ struct merge_chunk {
 	uint8_t payload[];
 };
 
-/* Told of chunks that turned out to be damaged when they were decoded. */
+/* Called for chunks that turned out to be damaged when they were decoded. */
 typedef void (*merge_damage_fn)(void *ctx, uint64_t offset);
 
 struct merge *merge_new(merge_damage_fn damage, void *ctx);

@@ -109,7 +109,7 @@ bool trace_reader_use_kind(struct trace_reader *r, uint32_t i);
 const struct trace_place *trace_reader_place(const struct trace_reader *r, uint32_t i);
 /* Of place i and those around it the one that people look for: the innermost in the program's own
  * code, place i itself if none is. `own`, NULL or NULL-terminated: names of the crates that are the
- * program's; else the recorder's flags tell. NULL: there is no place i. */
+ * program's; else the recorder's flags say. NULL: there is no place i. */
 const struct trace_place *trace_reader_own_place(const struct trace_reader *r, uint32_t i,
 						 const char *const *own);
 /* "shop::order" and "axum::handler::call<shop::order>" name the crate "shop". */
@@ -157,7 +157,7 @@ struct trace_chunk {
 	uint32_t thread;   /* index of its record */
 	uint32_t n;	   /* events, as the chunk says */
 };
-/* Tells of each chunk of events that is read from now on. */
+/* Reports each chunk of events that is read from now on. */
 void trace_reader_watch_chunks(struct trace_reader *r,
 			       void (*watch)(void *ctx, const struct trace_chunk *chunk),
 			       void *ctx);

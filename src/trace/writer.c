@@ -29,10 +29,11 @@
 
 /* Of all threads together, before all is written without waiting for the round: 5 to 60 MiB. */
 #define MAX_BUFFERED (1u << 20)
-/* So many threads may have events buffered: some 5 kB each, however few the events are. */
+/* The number of threads that may have events buffered: some 5 kB each, however few the events
+ * are. */
 #define MAX_DRAFTS 8192u
 #define MAX_META_BYTES (1u << 20)
-/* So much is written at once: a file system takes some 100 us for each write. */
+/* The size that is written at once: a file system takes some 100 us for each write. */
 #define MAX_OUT_BYTES (1u << 17)
 
 struct trace_writer {
@@ -64,7 +65,7 @@ static int fail(struct trace_writer *w, int code, const char *what)
 	return w->code;
 }
 
-/* Whoever reads along may stop doing so at any time: that ends nothing but the copy. */
+/* A reader that reads along may stop doing so at any time: that ends nothing but the copy. */
 static void tee_write(struct trace_writer *w, const void *data, size_t len)
 {
 	if (w->tee >= 0 && io_write(w->tee, data, len) < 0) {

@@ -113,7 +113,7 @@ static bool more(void *ctx)
 			send_failure(r->socket, -EIO, "the index could not be built");
 		r->asked = false;
 		r->reported_cpu_ns = r->cpu_ns;
-		/* What is read from now on nobody waits for. */
+		/* Nothing waits for what is read from now on. */
 		r->progress = NULL;
 	}
 	wait_for_ask(r);
@@ -178,7 +178,7 @@ static int start(struct view_growing *g, int trace, const struct view_progress *
 int view_growing_ask(struct view_growing *g, int trace, const struct view_progress *progress,
 		     struct error *err)
 {
-	/* One that has ended, of a trace that was damaged, say, is started anew. */
+	/* One that has ended, of a trace that was damaged, say, is started again. */
 	if (g->pid && send(g->socket, "", 1, MSG_NOSIGNAL) == 1)
 		return 0;
 	view_growing_stop(g);

@@ -10,8 +10,8 @@
 
 void view_open(const char *url)
 {
-	/* The shell ends at once; what it leaves in the background is nobody's child that we would
-	 * have to wait for. */
+	/* The shell ends at once; what it leaves in the background is no child of pollux's to
+	 * wait for. */
 	const char *const argv[] = {
 		"sh", "-c", "command -v xdg-open >/dev/null && xdg-open \"$1\" &", "sh", url, NULL};
 	posix_spawn_file_actions_t actions;

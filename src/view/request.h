@@ -13,7 +13,7 @@
 
 struct request_gate {
 	const char *token;  /* REQUEST_TOKEN hexadecimal digits */
-	uint16_t port;	    /* ours, on 127.0.0.1 */
+	uint16_t port;	    /* the server's own, on 127.0.0.1 */
 	const char *viewer; /* origin of the one foreign page that may read `viewer_path`; NULL */
 	const char *viewer_path;
 };

@@ -68,7 +68,7 @@ struct server {
 	struct event *signals[3];
 	struct follow *follow;		  /* NULL: the trace is whole */
 	struct view_growing growing;	  /* what makes its indexes, if it is not */
-	struct follower *followers;	  /* browsers that are told when it has grown */
+	struct follower *followers;	  /* browsers that are notified when it has grown */
 	const struct view_viewer *viewer; /* NULL: the own page */
 	struct request_gate gate;
 	struct view_source source;
@@ -562,7 +562,7 @@ static void on_resume(evutil_socket_t fd, short what, void *ctx)
 	evconnlistener_enable(evhttp_bound_socket_get_listener(s->bound));
 }
 
-/* For each new connection: so many that descriptors run out are refused for a while. */
+/* For each new connection: if descriptors run out, new ones are refused for a while. */
 static struct bufferevent *on_connection(struct event_base *base, void *ctx)
 {
 	static const struct timeval soon = {.tv_usec = 200000};

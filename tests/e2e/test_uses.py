@@ -249,7 +249,7 @@ USES = [
         ("--waits-for nosuch", "no task that waits for 'nosuch' among 4 tasks: 2 idle"),
         ("--with nosuch", "no task with a function 'nosuch' among 4 tasks: app::request"),
         ("--state done", "no task in the state 'done' among 4 tasks: 2 idle"),
-        ("--longer-than 99h", "no task in its state for so long among 4 tasks: 2 idle"),
+        ("--longer-than 99h", "no task in its state for at least this time among 4 tasks: 2 idle"),
         ("--state running --family request", "no task that all options match among 4 tasks: 2 idle")]),
     ("tree moments.plx --without nosuch", 0, "app::request"),
     ("tree trace.plx --at start", 1, "trace.plx has no moment of its start: "),

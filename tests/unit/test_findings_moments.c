@@ -301,7 +301,7 @@ static void test_kept(void **state)
 			add_task(NULL)->state = IS_DONE;
 		finds("kept-tasks",
 		      n == 101 ? "101 tasks of app::task have ended, but are kept by join "
-				 "handles that nobody asks (spawned at src/main.rs:7 "
+				 "handles that are never awaited (spawned at src/main.rs:7 "
 				 "(app::main))\n"
 			       : NULL);
 	}
@@ -389,7 +389,7 @@ static void test_idle_waits(void **state)
 	wait_for(3, AW_NOTIFY, false);
 	finds("idle-waits",
 	      "3 tasks of app::task waited all the time for Notified at src/main.rs:10 "
-	      "app::task; nobody has given it\n");
+	      "app::task; it has not been given\n");
 	wait_for(2, AW_NOTIFY, false);
 	finds("idle-waits", NULL);
 	wait_for(3, AW_NOTIFY, true);

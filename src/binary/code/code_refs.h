@@ -30,7 +30,7 @@ struct code_ref {
 	enum code_ref_kind kind;
 	uint8_t len, reg; /* of the instruction; reg: INSN_NO_REG if it stores to memory */
 	/* What code_refs_judge() fills in. */
-	bool jumped_into; /* some branch of the function leads to the inside of the instruction */
+	bool jumped_into; /* some branch of the function leads into the middle of the instruction */
 	bool reused;	  /* the address may be used repeatedly, as in a loop after this */
 	bool spared;	  /* the address may be taken and then not used */
 	bool guarded;	  /* control comes here only where something has equalled the guard */
@@ -50,8 +50,8 @@ enum code_refs_of {
 /* `targets` must be sorted. One pass over all code. -ENOMEM or 0. */
 int code_refs_find(struct elf_image *img, const uint64_t *targets, size_t n_targets,
 		   enum code_refs_of of, struct code_refs *ret);
-/* Tells of each reference what becomes of the address. `guard`: see `guarded`; 0: none. -ENOMEM or
- * 0. */
+/* Reports for each reference what becomes of the address. `guard`: see `guarded`; 0: none.
+ * -ENOMEM or 0. */
 int code_refs_judge(struct elf_image *img, struct code_refs *refs, uint64_t guard);
 void code_refs_done(struct code_refs *r);
 /* Of CODE_REFS_ALL or CODE_REFS_WORDS, those of `target`: the first of *ret_n, NULL if there are none. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The inside of struct debug, for the files of this module only. */
+/* The internals of struct debug, for the files of this module only. */
 #pragma once
 
 #include "base/file_id.h"

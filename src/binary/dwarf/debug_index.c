@@ -25,7 +25,7 @@ enum {
 };
 #define CLOSED UINT64_MAX
 
-/* Tells of one DIE; gives what `level` will be for its children, CLOSED if they don't matter. */
+/* Reports one DIE; gives what `level` will be for its children, CLOSED if they don't matter. */
 typedef uint64_t visit_fn(void *ctx, const struct dwarf_die *die, uint64_t level);
 
 static void walk(struct dwarf_unit *u, uint64_t top, visit_fn *visit, void *ctx)

@@ -104,5 +104,5 @@ size_t elf_image_imports(struct elf_image *img, const struct elf_import **ret);
 /* Bounds of the function that covers addr: from symbols, else from .eh_frame. 1 or 0. */
 bool elf_image_function(struct elf_image *img, uint64_t addr, uint64_t *ret_start,
 			uint64_t *ret_end);
-/* True if a function begins there, as far as symbols or unwind tables tell. */
+/* True if a function begins there, as far as symbols or unwind tables say. */
 bool elf_image_is_function(struct elf_image *img, uint64_t addr);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The inside of struct elf_image, for the files of this module only. Where its bytes are: a map or
- * copies, see image_bytes.c.
+ * The internals of struct elf_image, for the files of this module only. Where its bytes are: a map
+ * or copies, see image_bytes.c.
  */
 #pragma once
 

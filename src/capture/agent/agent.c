@@ -487,7 +487,7 @@ static int agent_open(struct capture_shared *shared, struct capture **ret_captur
 	c->drain.writer = shared->writer;
 	c->drain.threads = shared->threads;
 	c->drain.shared = shared;
-	/* Whoever watches for long polls wants to know of them before they are over. */
+	/* With --long-poll, polls are reported before they are over. */
 	drain_interval_init(&c->pace, opt->long_poll_ns ? opt->long_poll_ns / 4 : PACE_MAX_NS);
 	c->burst_ns = opt->ring_bytes * FILL_NS_PER_BYTE;
 	clock_map_init(&c->drain.clock, CLOCK_SETTLE_NS);
@@ -821,7 +821,7 @@ static bool agent_wait(struct capture *c, uint64_t ns)
 	else
 		rc = syscall(SYS_futex_waitv, words, n, 0, &ts, CLOCK_MONOTONIC);
 	bool in_time = rc < 0 && (errno == ETIMEDOUT || errno == EINTR);
-	/* Nobody is to wake us when we don't sleep, nor once that may do harm. */
+	/* No thread is to wake pollux when it doesn't sleep, nor once that may do harm. */
 	for (size_t i = 0; i < c->n_sources; i++)
 		__atomic_store_n(&c->sources[i].rings.area->asleep, 0, __ATOMIC_RELEASE);
 	if (in_time)

@@ -812,7 +812,7 @@ static uint16_t open_call(const struct drain *d, const struct source *s,
 		return (wait & 0xff) < TB_N ? wait & 0xff : TB_NONE;
 	if (!s->alive)
 		return TB_NONE;
-	/* A call that was interrupted as the hooks were taken back begins anew. */
+	/* A call that was interrupted as the hooks were taken back begins again. */
 	while ((rc = attach_open_call(s->attach, c->tid, &open)) == -EAGAIN &&
 	       clock_monotonic_ns() < d->look_until_ns)
 		usleep(500);

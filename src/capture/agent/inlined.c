@@ -63,10 +63,10 @@ struct inlined_poll {
 	uint64_t task, time;
 	struct future_snapshot begin;
 	bool task_itself;
-	bool unseen;	  /* its begin, and what was polled inside of it */
+	bool unseen;	  /* its begin, and what was polled inside it */
 	uint32_t request; /* 1 + the kind as which its begin was written before it, 0: none was */
 	uint64_t place;	  /* own_place() of what ended pending in it last, 0: none */
-	/* What was polled inside of it by a function of its own: the events of that cover all
+	/* What was polled inside it by a separate function: the events of that cover all
 	 * inside. */
 	uint32_t n_inner;
 	struct polled_range {
@@ -344,7 +344,7 @@ static void leave_open_out(const struct source *s, const struct inlined_thread *
 		l->items[i].hidden = l->items[i].hidden || open_around(s, t, o, &l->items[i]);
 }
 
-/* What was polled by a function of its own has recorded itself and what is inside of it. */
+/* What was polled by a function of its own has recorded itself and what is inside it. */
 static void mask_hooked_children(const struct source *s, const struct inlined_poll *o,
 				 struct future_snapshot *l)
 {
@@ -709,7 +709,7 @@ static struct inlined_poll *open_root(const struct source *s, struct inlined_thr
 }
 
 /* The block_on may have returned since, or not: when its last poll ended isn't known. What was
- * inside of it waited up to that poll. */
+ * inside it waited up to that poll. */
 static int end_root(struct drain *d, struct source *s, struct inlined_thread *t,
 		    struct inlined_poll *o, uint32_t thread)
 {

@@ -16,7 +16,7 @@ int inlined_event(struct drain *d, struct source *s, uint32_t ring, const struct
 /* AE_FUTURE_SNAPSHOT_BEGIN, AE_FUTURE_SNAPSHOT_END, AE_FUTURE_SNAPSHOT_PREV. */
 int inlined_add_snapshot_item(struct drain *d, struct source *s, uint32_t ring,
 			      const struct agent_event *raw, uint32_t thread);
-/* Tells the coverage what isn't known of them. */
+/* Adds to the coverage what isn't known of them. */
 /* The thread, or the recording, ends: before that is recorded. */
 int inlined_thread_end(struct drain *d, struct source *s, uint32_t ring, uint32_t thread);
 int inlined_end(struct drain *d, const struct source *s, struct capture_stats *stats);

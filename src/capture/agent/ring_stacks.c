@@ -185,8 +185,8 @@ static int put_stack(struct drain *d, struct source *s, uint32_t ring, struct tr
 				       sizeof(at->stack));
 }
 
-/* Whether the payload's bytes are text, which the rest of the buffer tells. A cut may be in a character, which is
- * left out then. */
+/* Whether the payload's bytes are text, which the rest of the buffer shows. A cut may be in a
+ * character, which is left out then. */
 static bool is_text(char *text)
 {
 	size_t good = text_of_bytes(text, AGENT_TEXT_BYTES);

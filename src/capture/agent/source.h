@@ -82,8 +82,9 @@ struct source {
 	uint32_t n_programs;	     /* kinds of tasks that have one */
 	struct error points_trouble; /* why others have none */
 	uint32_t n_late_programs;    /* those that got it after the first event, */
-	uint64_t began_ns, late_ns;  /* when events began, and so much later the last one */
-	/* At most so long it ran before: another program with a runtime executed it; 0: no. */
+	uint64_t began_ns, late_ns;  /* when events began, and how much later the last one */
+	/* It ran before for at most this time: another program with a runtime executed it; 0:
+	 * no. */
 	uint64_t unseen_ns;
 	bool alive;	    /* its agent may still write */
 	uint64_t seen_ns;   /* last time that it was seen to live */

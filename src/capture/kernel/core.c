@@ -4,7 +4,7 @@
  *
  * From Linux 6.6 on, one link holds any number of probes (uprobe_multi), made by the bpf system
  * call itself since libbpf knows it only later. Before that each probe is a perf event of its own,
- * and taking it out waits 40 ms for the kernel, so many are taken out at once.
+ * and taking it out waits 40 ms for the kernel, so they are taken out in groups.
  *
  * Which of the two is used is decided at the start: pollux puts a probe into itself, calls the
  * function some times and measures what a hit costs, for the recording's account.
@@ -522,7 +522,7 @@ int kernel_core_layout(struct kernel_core *core, pid_t pid, uint64_t vtable, con
 		return -ENOSPC;
 	memcpy(core->layouts + start, words, n * sizeof(*words));
 	core->n_layout_words += (uint32_t)n;
-	/* The words are there before anybody is led to them. */
+	/* The words are there before any reader is led to them. */
 	__atomic_thread_fence(__ATOMIC_RELEASE);
 	return bpf_map_update_elem(bpf_map__fd(core->skel->maps.layout_of), &key, &start, BPF_ANY);
 }

@@ -42,7 +42,7 @@ int kernel_core_attach(struct kernel_core *core, enum kernel_program program, in
 void kernel_links_close(struct kernel_links *links);
 /* From here on system calls are not recorded, not even their ends. */
 void kernel_core_end_calls(struct kernel_core *core);
-/* What no thread has reported: of threads that still exist, one call of `tell` each; and the number
+/* What no thread has reported: of threads that still exist, one call of `emit` each; and the number
  * of losses of all others. */
 int kernel_core_rest(struct kernel_core *core,
 		     int (*emit)(void *context, const struct kernel_thread *t), void *context,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The kernel source, inside of the kernel: what runs when a probe is hit.
+ * The kernel source, inside the kernel: what runs when a probe is hit.
  *
  * No kernel structure is read by name, so that this loads where the kernel describes no types (no
  * BTF): registers are numbers of words of what a uprobe is handed, set before the load.

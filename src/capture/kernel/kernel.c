@@ -40,7 +40,7 @@
 #define ALIVE_NS (200 * NSEC_PER_MSEC)
 #define SCAN_NS (100 * NSEC_PER_MSEC)
 #define MAX_PROCESSES 1024u
-/* A record of the kernel's ring is so much larger than an event of the agent's. */
+/* A record of the kernel's ring is this factor larger than an event of the agent's. */
 #define RECORD_RATIO 4
 
 /* A record that waits for those that may be older. */
@@ -163,7 +163,7 @@ static int open_binary(struct capture *c, const char *path, struct error *err)
 				 path);
 	rc = kernel_core_emit_hooks(c->core, &c->hooks);
 	if (rc < 0)
-		return error_sys(err, rc, "cannot tell the kernel what to probe");
+		return error_sys(err, rc, "cannot set what the kernel probes");
 	for (size_t i = 0; i < KP_N; i++)
 		TRY(kernel_core_attach(c->core, order[i], o->fd, 0, o->sites, o->n_sites,
 				       &c->life->all_links[order[i]], err));

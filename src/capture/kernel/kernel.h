@@ -88,7 +88,7 @@ struct kernel_frame {
 
 #define KERNEL_MAX_FRAMES 32u
 
-/* A task whose memory was found given back before anybody was seen to do it. */
+/* A task whose memory was found given back before a drop was seen. */
 struct kernel_freed {
 	const struct kernel_process *process;
 	uint64_t header, task;

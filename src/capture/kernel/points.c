@@ -171,7 +171,7 @@ int kernel_points_emit(struct capture *c, const struct kernel_process *p,
 	struct trace_coverage points =
 		points_coverage(p->index, k ? k->n_programs : 0, k ? k->n_tasks : 0, &trouble);
 	if (p->providers)
-		points.note = "probes don't tell them: the agent does";
+		points.note = "probes don't show them: the agent does";
 	if (!p->providers && !points.total)
 		return 0;
 	TRY(capture_emit_coverage(c->shared->writer, stats, &points));

@@ -294,7 +294,7 @@ static int attach_all(struct capture *c, struct kernel_process *p, struct error 
 	int rc = kernel_core_emit_hooks(c->core, &c->hooks);
 
 	if (rc < 0)
-		return error_sys(err, rc, "cannot tell the kernel what to probe");
+		return error_sys(err, rc, "cannot set what the kernel probes");
 	for (size_t i = 0; i < p->n_loaded; i++)
 		if (is_jump_left(p, &c->objects[p->loaded[i].object], p->loaded[i].bias))
 			return error_set(err, -EBUSY,

@@ -148,7 +148,7 @@ static int close_poll(struct probe_hit *h, uint64_t time, enum trace_outcome out
 	return close_poll_at(h, time, outcome, 0);
 }
 
-/* Nobody saw how it ended, or when; a panic that was raised in it may be the reason. */
+/* How it ended, and when, was not seen; a panic that was raised in it may be the reason. */
 static int close_unseen(struct probe_hit *h, uint64_t time)
 {
 	const struct kernel_frame *f = &h->t->frames[h->t->depth - 1];
@@ -291,7 +291,7 @@ static int tokio_return(struct probe_hit *h)
 			return close_poll(h, h->r->time, TO_ABORTED);
 		f->shut_down = true;
 	}
-	/* Somebody may have polled it on, or freed it, while its place was read. */
+	/* Another thread may have polled it on, or freed it, while its place was read. */
 	if (!freed && !(h->r->words[0] & TOKIO_COMPLETE))
 		return close_poll_at(h, h->r->time, TO_PENDING,
 				     !tokio_is_state(h->r->words[3]) ||
@@ -390,7 +390,7 @@ static int tokio_shutdown(struct probe_hit *h)
 	return 0;
 }
 
-/* Somebody asks for the output of a task that was cancelled, or gives its handle up. */
+/* A thread asks for the output of a task that was cancelled, or gives its handle up. */
 static int tokio_ask(struct probe_hit *h)
 {
 	struct kernel_frame *f = open_frame(h, h->r->header);

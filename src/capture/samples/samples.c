@@ -47,7 +47,7 @@
 #define RING_FAIR_BYTES (512u << 10)
 #define STACK_DEFAULT_BYTES 8192u
 #define STACK_MAX_BYTES 65528u
-/* So long we wait for what is loaded in a process before samples go without stacks. */
+/* How long pollux waits for what is loaded in a process before samples go without stacks. */
 #define READY_NS (3000 * NSEC_PER_MSEC)
 #ifndef PERF_FORMAT_LOST
 #define PERF_FORMAT_LOST (1u << 4)
@@ -116,7 +116,7 @@ static int event_open(const struct perf_event_attr *attr, pid_t tid, int cpu)
 	return fd < 0 ? -errno : (int)fd;
 }
 
-/* ---- what can be had ---- */
+/* ---- what the machine allows ---- */
 
 static uint64_t read_setting(const char *path, uint64_t otherwise)
 {

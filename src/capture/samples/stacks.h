@@ -31,7 +31,7 @@ int capture_stacks_new(struct trace_writer *w, struct capture_stacks **ret_stack
 void capture_stacks_free(struct capture_stacks *s);
 
 /* A process whose stacks will be taken; once more is fine. What is loaded in it is read in the
- * background; with `wait` it is there on return, as far as it can be had. -ENOMEM, or why the
+ * background; with `wait` it is there on return, as far as it can be read. -ENOMEM, or why the
  * process can't be opened. */
 int capture_stacks_join(struct capture_stacks *s, pid_t pid, uint32_t process, bool wait,
 			struct error *err);

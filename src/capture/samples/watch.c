@@ -333,7 +333,7 @@ static int emit(struct capture *c, const struct pending_stack *one)
 	return capture_stacks_put(c->shared->stacks, &e, one->stack);
 }
 
-/* Tells those that are sure by now. *ret_oldest_ns: of what is left. */
+/* Emits those that are sure by now. *ret_oldest_ns: of what is left. */
 static int settle(struct capture *c, uint64_t now, uint64_t *ret_oldest_ns)
 {
 	size_t left = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Off-CPU time and system calls of the target processes, inside of the kernel: what both forms of
+ * Off-CPU time and system calls of the target processes, inside the kernel: what both forms of
  * the programs share, the one for kernels that describe their types (sched.bpf.c) and the one for
  * those that don't (sched_plain.bpf.c).
  *

@@ -172,8 +172,8 @@ static int compare_runs(const void *a, const void *b)
 }
 
 /* The CPU's runs from the moment at which the thread was ready until it got one. Where none is known,
- * nobody is. A thread that waits is not the one that runs: what says so is another CPU's record that
- * changed while it was read. */
+ * nothing is. A thread that waits is not the one that runs: what says so is another CPU's
+ * record that changed while it was read. */
 static int put_runs(struct capture *c, const struct trace_event *off, const struct sched_switch *s,
 		    size_t n_runs)
 {
