@@ -26,18 +26,19 @@ struct type_text {
 	const char *at, *end;
 };
 
-struct segment {
+struct path_segment {
 	struct type_text word;	   /* an identifier or {..}; empty for a leading <..> */
 	struct type_text generics; /* inside the <..> after it */
 };
 
-struct writer {
+struct short_writer {
 	struct buf *out;
 	unsigned max_generics; /* depth from which on generics are left out */
 	bool function;	       /* the outermost path is a function's, not a type's */
 };
 
-static void write_text(struct writer *w, struct type_text t, unsigned generics, unsigned depth);
+static void write_text(struct short_writer *w, struct type_text t, unsigned generics,
+		       unsigned depth);
 
 static bool is(struct type_text t, const char *s)
 {
@@ -76,14 +77,14 @@ static struct type_text inside(const char *from, const char *to)
 }
 
 /* Reads a path; returns its end, or `p` if none begins there. */
-static const char *read_path(const char *p, const char *end, struct segment *segs, size_t *n)
+static const char *read_path(const char *p, const char *end, struct path_segment *segs, size_t *n)
 {
 	*n = 0;
 	while (p < end && *n < MAX_SEGMENTS) {
-		struct segment *s = &segs[*n];
+		struct path_segment *s = &segs[*n];
 		const char *from = p;
 
-		*s = (struct segment){{p, p}, {p, p}};
+		*s = (struct path_segment){{p, p}, {p, p}};
 		if (*p == '{') {
 			p = skip_brackets(p, end, '{', '}');
 		} else if (is_word(*p)) {
@@ -169,7 +170,8 @@ static struct type_text self_type(struct type_text t, bool *ret_future)
 	return t;
 }
 
-static void write_generics(struct writer *w, struct type_text t, unsigned generics, unsigned depth)
+static void write_generics(struct short_writer *w, struct type_text t, unsigned generics,
+			   unsigned depth)
 {
 	bool first = true;
 
@@ -195,7 +197,7 @@ static void write_generics(struct writer *w, struct type_text t, unsigned generi
 	buf_char(w->out, '>');
 }
 
-static void write_segment(struct writer *w, const struct segment *s, unsigned generics,
+static void write_segment(struct short_writer *w, const struct path_segment *s, unsigned generics,
 			  unsigned depth)
 {
 	struct type_text word;
@@ -215,7 +217,7 @@ static void write_segment(struct writer *w, const struct segment *s, unsigned ge
 }
 
 /* From a standard crate's path only the end says something: the type, or module and function. */
-static size_t skip_std(const struct segment *segs, size_t n)
+static size_t skip_std(const struct path_segment *segs, size_t n)
 {
 	size_t last = n - 1;
 
@@ -231,7 +233,7 @@ static size_t skip_std(const struct segment *segs, size_t n)
 }
 
 /* Where to begin. `app::<impl Trait for X>::method`: at the type, whose own path says it all. */
-static size_t first_segment(const struct segment *segs, size_t n, bool function)
+static size_t first_segment(const struct path_segment *segs, size_t n, bool function)
 {
 	for (size_t i = n; i > 0; i--) {
 		if (segs[i - 1].word.at == segs[i - 1].word.end)
@@ -240,8 +242,8 @@ static size_t first_segment(const struct segment *segs, size_t n, bool function)
 	return function ? 0 : skip_std(segs, n);
 }
 
-static void write_path(struct writer *w, const struct segment *segs, size_t n, unsigned generics,
-		       unsigned depth)
+static void write_path(struct short_writer *w, const struct path_segment *segs, size_t n,
+		       unsigned generics, unsigned depth)
 {
 	bool function = w->function && depth == 1, own_closure = true;
 	size_t first = first_segment(segs, n, function);
@@ -253,7 +255,7 @@ static void write_path(struct writer *w, const struct segment *segs, size_t n, u
 		return;
 	}
 	for (size_t i = first; i < n; i++) {
-		const struct segment *s = &segs[i];
+		const struct path_segment *s = &segs[i];
 		struct type_text word, type;
 		unsigned long number;
 		bool future;
@@ -280,7 +282,8 @@ static void write_path(struct writer *w, const struct segment *segs, size_t n, u
 	}
 }
 
-static void write_text(struct writer *w, struct type_text t, unsigned generics, unsigned depth)
+static void write_text(struct short_writer *w, struct type_text t, unsigned generics,
+		       unsigned depth)
 {
 	const char *p = t.at;
 
@@ -289,7 +292,7 @@ static void write_text(struct writer *w, struct type_text t, unsigned generics, 
 		return;
 	}
 	while (p < t.end) {
-		struct segment segs[MAX_SEGMENTS];
+		struct path_segment segs[MAX_SEGMENTS];
 		size_t n;
 		const char *next = read_path(p, t.end, segs, &n);
 
@@ -308,7 +311,7 @@ static char *shorten(const char *full, bool function)
 	struct buf out = BUF_INIT;
 
 	for (unsigned max = 8;; max = max > 3 ? 3 : max - 1) {
-		struct writer w = {&out, max, function};
+		struct short_writer w = {&out, max, function};
 
 		buf_clear(&out);
 		buf_str(&out, "");
@@ -408,9 +411,9 @@ static bool is_library(struct type_text crate, const char *more)
 }
 
 /* Of `<app::Pool as Trait>::get` too. */
-static struct type_text crate_of(const struct segment *segs, size_t n, unsigned depth)
+static struct type_text crate_of(const struct path_segment *segs, size_t n, unsigned depth)
 {
-	struct segment inner[MAX_SEGMENTS];
+	struct path_segment inner[MAX_SEGMENTS];
 	bool future;
 	struct type_text type;
 	size_t n_inner;
@@ -444,7 +447,7 @@ char *name_argument(const char *text)
 
 bool name_is_library(const char *function, const char *libraries)
 {
-	struct segment segs[MAX_SEGMENTS];
+	struct path_segment segs[MAX_SEGMENTS];
 	size_t n;
 
 	read_path(function, function + strlen(function), segs, &n);
@@ -454,7 +457,7 @@ bool name_is_library(const char *function, const char *libraries)
 /* Of a path, or of the type in `<app::Pool as Trait>`. */
 static bool is_own(struct type_text path, const char *libraries, unsigned depth)
 {
-	struct segment segs[MAX_SEGMENTS];
+	struct path_segment segs[MAX_SEGMENTS];
 	struct type_text type;
 	bool future;
 	size_t n;
@@ -488,7 +491,7 @@ static struct type_text first_parameter(struct type_text generics)
 }
 
 /* The first parameter of the first segment that has any. */
-static struct type_text wrapped(const struct segment *segs, size_t n)
+static struct type_text wrapped(const struct path_segment *segs, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		if (segs[i].word.at < segs[i].word.end &&
@@ -500,7 +503,7 @@ static struct type_text wrapped(const struct segment *segs, size_t n)
 bool name_is_own(const char *function, const char *libraries)
 {
 	const struct type_text path = {function, function + strlen(function)};
-	struct segment segs[MAX_SEGMENTS];
+	struct path_segment segs[MAX_SEGMENTS];
 	struct type_text first;
 	size_t n;
 
@@ -515,7 +518,7 @@ bool name_is_own(const char *function, const char *libraries)
 /* A type's name begins with a capital letter, a function's doesn't. */
 static bool names_function(struct type_text path)
 {
-	struct segment segs[MAX_SEGMENTS];
+	struct path_segment segs[MAX_SEGMENTS];
 	size_t n;
 
 	read_path(path.at, path.end, segs, &n);
@@ -527,7 +530,7 @@ char *name_own(const char *function, const char *libraries)
 {
 	const struct type_text path = {function, function + strlen(function)};
 	struct type_text chosen = path, type;
-	struct segment segs[MAX_SEGMENTS];
+	struct path_segment segs[MAX_SEGMENTS];
 	_cleanup_free_ char *copy = NULL;
 	bool future;
 	size_t n;
@@ -545,7 +548,7 @@ char *name_own(const char *function, const char *libraries)
 }
 
 /* How many {closure#0} and the like are at its end. */
-static size_t n_closures(const struct segment *segs, size_t n)
+static size_t n_closures(const struct path_segment *segs, size_t n)
 {
 	size_t closures = 0;
 	struct type_text word;
@@ -557,7 +560,7 @@ static size_t n_closures(const struct segment *segs, size_t n)
 }
 
 /* Of a type a path to a function: `app::work`. Types begin with a capital, primitive ones have no path. */
-static bool is_fn_item(const struct segment *segs, size_t n)
+static bool is_fn_item(const struct path_segment *segs, size_t n)
 {
 	const char *p = n > 1 ? segs[n - 1].word.at : NULL;
 
@@ -571,13 +574,13 @@ struct inner {
 	bool own;   /* in a function of the program's own */
 	const char *libraries; /* see name_task() */
 	struct type_text path;
-	struct segment around[MAX_SEGMENTS];
+	struct path_segment around[MAX_SEGMENTS];
 	size_t n_around;
 };
 
 static bool find_inner(struct type_text t, unsigned depth, struct inner *ret);
 
-static bool find_in_parameters(const struct segment *segs, size_t n, unsigned depth,
+static bool find_in_parameters(const struct path_segment *segs, size_t n, unsigned depth,
 			       struct inner *ret)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -599,7 +602,7 @@ static bool find_inner(struct type_text t, unsigned depth, struct inner *ret)
 	const char *p = t.at;
 
 	while (p < t.end && depth < MAX_DEPTH) {
-		struct segment segs[MAX_SEGMENTS];
+		struct path_segment segs[MAX_SEGMENTS];
 		size_t n;
 		const char *next = read_path(p, t.end, segs, &n);
 
@@ -625,13 +628,13 @@ static bool find_inner(struct type_text t, unsigned depth, struct inner *ret)
 static void write_part(struct buf *out, const struct inner *inner)
 {
 	size_t n = inner->n_around, closures = n_closures(inner->around, n);
-	struct writer w = {out, 0, true};
+	struct short_writer w = {out, 0, true};
 
 	if (closures < 2 || closures == n)
 		return;
 	buf_str(out, " (");
 	for (size_t i = n - closures - 1; i < n; i++) {
-		struct segment s = {.word = inner->around[i].word};
+		struct path_segment s = {.word = inner->around[i].word};
 
 		if (i == n - closures) /* its body */
 			continue;
@@ -657,7 +660,7 @@ static bool names(const char *text, struct type_text path)
 char *name_task(const char *full, const char *libraries)
 {
 	char *name = name_shorten(full), *shortened;
-	struct segment segs[MAX_SEGMENTS];
+	struct path_segment segs[MAX_SEGMENTS];
 	struct inner inner = {.libraries = libraries};
 	struct buf out = BUF_INIT;
 	bool library;

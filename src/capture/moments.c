@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct member {
+struct moment_source {
 	struct process process; /* whether it still is the program that it was */
 	uint32_t index;
 	bool open;
@@ -29,7 +29,7 @@ struct member {
 struct moments {
 	struct trace_writer *writer;
 	const struct capture_options *options;
-	struct member *members;
+	struct moment_source *members;
 	size_t n_members;
 	struct capture_moment_cost cost[MOMENT_N];
 	struct map places; /* (hash of a place, process) -> 1 + its index in the trace */
@@ -189,12 +189,12 @@ static int take(struct moments *m, pid_t pid, uint32_t process, enum moment_when
 
 int moments_join(struct moments *m, pid_t pid, uint32_t process, struct error *err)
 {
-	struct member *one;
+	struct moment_source *one;
 
 	if (!GROW_ONE(m->members, m->n_members))
 		return error_sys(err, -ENOMEM, "cannot record");
 	one = &m->members[m->n_members++];
-	*one = (struct member){.process = PROCESS_INIT, .index = process};
+	*one = (struct moment_source){.process = PROCESS_INIT, .index = process};
 	one->open = process_open(pid, &one->process, NULL) == 0;
 	/* A program that begins has no tasks yet. */
 	return m->options->argv || !one->open ? 0 : take(m, pid, process, MOMENT_START, err);
@@ -205,7 +205,7 @@ int moments_end(struct moments *m, struct capture_stats *stats, struct error *er
 	int rc = 0;
 
 	for (size_t i = 0; i < m->n_members && rc == 0; i++) {
-		struct member *one = &m->members[i];
+		struct moment_source *one = &m->members[i];
 
 		if (one->open && process_alive(&one->process))
 			rc = take(m, one->process.pid, one->index, MOMENT_END, err);

@@ -16,7 +16,7 @@
  */
 #include "causes/data.h"
 
-struct walk {
+struct cause_walk {
 	struct causes *c;
 	struct tree *tree;
 	struct parts *out;
@@ -25,18 +25,19 @@ struct walk {
 	bool ran;     /* this is about who had a CPU */
 };
 
-static void add(struct walk *w, uint32_t node, uint64_t ns)
+static void add(struct cause_walk *w, uint32_t node, uint64_t ns)
 {
 	if (ns && parts_add(w->out, node, ns) < 0)
 		w->c->out_of_memory = true;
 }
 
-static uint32_t child(struct walk *w, uint32_t node, enum node_type type, uint32_t a, uint64_t b)
+static uint32_t child(struct cause_walk *w, uint32_t node, enum node_type type, uint32_t a,
+		      uint64_t b)
 {
 	return tree_child(w->tree, &w->c->all_trees, node, type, a, b);
 }
 
-static void add_to(struct walk *w, uint32_t node, enum node_type type, uint32_t a, uint64_t b,
+static void add_to(struct cause_walk *w, uint32_t node, enum node_type type, uint32_t a, uint64_t b,
 		   uint64_t ns)
 {
 	if (ns)
@@ -45,7 +46,7 @@ static void add_to(struct walk *w, uint32_t node, enum node_type type, uint32_t 
 
 /* The time is that of the segment's task. Not so where there are too many nodes, and this one is of
  * something else. */
-static void note(struct walk *w, uint32_t node, const struct segment *s, uint64_t ns)
+static void note(struct cause_walk *w, uint32_t node, const struct segment *s, uint64_t ns)
 {
 	const struct node *n = &w->tree->nodes[node];
 
@@ -55,13 +56,13 @@ static void note(struct walk *w, uint32_t node, const struct segment *s, uint64_
 		tree_note_task(w->tree, node, ns, s->task);
 }
 
-static void add_unknown(struct walk *w, uint32_t node, enum unknown_reason why, uint64_t ns)
+static void add_unknown(struct cause_walk *w, uint32_t node, enum unknown_reason why, uint64_t ns)
 {
 	add_to(w, node, NT_UNKNOWN, why, 0, ns);
 }
 
 /* Whether there may be one more step. */
-static bool pay(struct walk *w)
+static bool pay(struct cause_walk *w)
 {
 	if (!w->c->credit || w->n_steps >= WALK_MAX)
 		return false;
@@ -71,7 +72,7 @@ static bool pay(struct walk *w)
 }
 
 /* The segment of that number; NULL: there is none, or it was overwritten, *ret_why says which. */
-static const struct segment *find(const struct walk *w, uint64_t number,
+static const struct segment *find(const struct cause_walk *w, uint64_t number,
 				  enum unknown_reason *ret_why)
 {
 	*ret_why = number ? UR_WINDOW : UR_BEFORE;
@@ -85,10 +86,10 @@ static uint64_t later(uint64_t a, uint64_t b)
 
 /* ---- what a thread did while a task was ready ---- */
 
-static void walk_no_cpu(struct walk *w, uint32_t node, uint64_t number, const struct segment *s,
-			uint64_t a, uint64_t b);
+static void walk_no_cpu(struct cause_walk *w, uint32_t node, uint64_t number,
+			const struct segment *s, uint64_t a, uint64_t b);
 
-static void add_held(struct walk *w, uint32_t node, uint64_t number, const struct segment *s,
+static void add_held(struct cause_walk *w, uint32_t node, uint64_t number, const struct segment *s,
 		     uint64_t a, uint64_t b)
 {
 	uint64_t ns = b - a;
@@ -115,8 +116,8 @@ static void add_held(struct walk *w, uint32_t node, uint64_t number, const struc
 }
 
 /* `open`: kind of the task in whose poll it was after its newest segment; TRACE_KIND_NONE: in none. */
-static void walk_thread(struct walk *w, uint32_t node, uint64_t head, uint32_t open, uint64_t a,
-			uint64_t b)
+static void walk_thread(struct cause_walk *w, uint32_t node, uint64_t head, uint32_t open,
+			uint64_t a, uint64_t b)
 {
 	enum unknown_reason why;
 	const struct segment *s = find(w, head, &why);
@@ -159,8 +160,8 @@ static void walk_thread(struct walk *w, uint32_t node, uint64_t head, uint32_t o
 
 /* Who had the CPU that a thread waited for; of a thread of the program's, what it did with it. Whom that
  * one in its turn waited for is too far away. */
-static void walk_no_cpu(struct walk *w, uint32_t node, uint64_t number, const struct segment *s,
-			uint64_t a, uint64_t b)
+static void walk_no_cpu(struct cause_walk *w, uint32_t node, uint64_t number,
+			const struct segment *s, uint64_t a, uint64_t b)
 {
 	const struct causes *c = w->c;
 	bool closure = w->closure;
@@ -186,21 +187,21 @@ static void walk_no_cpu(struct walk *w, uint32_t node, uint64_t number, const st
 
 /* ---- what a task did ---- */
 
-static void walk_wait(struct walk *w, uint32_t node, uint64_t number, const struct segment *s,
+static void walk_wait(struct cause_walk *w, uint32_t node, uint64_t number, const struct segment *s,
 		      uint64_t a, uint64_t b);
 
 /* A thread of the pool that had done nothing before was made for the closure. Where parks are recorded: an
  * old one would have been parked. */
-static void walk_ready(struct walk *w, uint32_t node, uint64_t number, const struct segment *s,
-		       uint64_t a, uint64_t b)
+static void walk_ready(struct cause_walk *w, uint32_t node, uint64_t number,
+		       const struct segment *s, uint64_t a, uint64_t b)
 {
 	w->closure = s->closure && w->c->has_parks;
 	walk_thread(w, node, segment_before(number, s->cause), TRACE_KIND_NONE, a, b);
 	w->closure = false;
 }
 
-static void add_segment(struct walk *w, uint32_t node, uint64_t number, const struct segment *s,
-			uint64_t a, uint64_t b)
+static void add_segment(struct cause_walk *w, uint32_t node, uint64_t number,
+			const struct segment *s, uint64_t a, uint64_t b)
 {
 	switch ((enum segment_type)s->type) {
 	case SEG_RUN:
@@ -243,8 +244,8 @@ static bool same_lock(const struct segment *s, const struct segment *lock)
 
 /* Newest first, from b back to a. With a lock: up to where the task got it; then the number of that
  * wait is given, and *ret_b is its end. 0: all is done. */
-static uint64_t walk_task(struct walk *w, uint32_t node, uint64_t head, uint64_t a, uint64_t b,
-			  const struct segment *lock, uint64_t *ret_b)
+static uint64_t walk_task(struct cause_walk *w, uint32_t node, uint64_t head, uint64_t a,
+			  uint64_t b, const struct segment *lock, uint64_t *ret_b)
 {
 	enum unknown_reason why;
 	const struct segment *s = find(w, head, &why);
@@ -304,7 +305,7 @@ static uint64_t walk_task(struct walk *w, uint32_t node, uint64_t head, uint64_t
 }
 
 /* Of a wait that a task ended: its holders in turn. */
-static void walk_lock(struct walk *w, uint32_t node, uint64_t number, const struct segment *s,
+static void walk_lock(struct cause_walk *w, uint32_t node, uint64_t number, const struct segment *s,
 		      uint64_t a, uint64_t b)
 {
 	enum unknown_reason why;
@@ -326,8 +327,8 @@ static void walk_lock(struct walk *w, uint32_t node, uint64_t number, const stru
 
 /* A driver ended the wait: what it waited for had come, at the latest, when a thread looked for it, and
  * at the earliest when one had looked before. */
-static void walk_driver(struct walk *w, uint32_t node, uint64_t number, const struct segment *s,
-			enum node_type type, uint64_t a, uint64_t b)
+static void walk_driver(struct cause_walk *w, uint32_t node, uint64_t number,
+			const struct segment *s, enum node_type type, uint64_t a, uint64_t b)
 {
 	uint64_t from = later(a, s->unlooked_from_ns),
 		 to = s->unlooked_to_ns < b ? s->unlooked_to_ns : b;
@@ -341,7 +342,7 @@ static void walk_driver(struct walk *w, uint32_t node, uint64_t number, const st
 		    from, to);
 }
 
-static void walk_wait(struct walk *w, uint32_t node, uint64_t number, const struct segment *s,
+static void walk_wait(struct cause_walk *w, uint32_t node, uint64_t number, const struct segment *s,
 		      uint64_t a, uint64_t b)
 {
 	uint64_t rest;
@@ -392,7 +393,7 @@ static void walk_wait(struct walk *w, uint32_t node, uint64_t number, const stru
 void walk_own(struct causes *c, struct tree *t, struct parts *out, uint64_t head, uint64_t a,
 	      uint64_t b)
 {
-	struct walk w = {.c = c, .tree = t, .out = out};
+	struct cause_walk w = {.c = c, .tree = t, .out = out};
 	uint64_t rest;
 
 	walk_task(&w, 0, head, a, b, NULL, &rest);
@@ -400,7 +401,7 @@ void walk_own(struct causes *c, struct tree *t, struct parts *out, uint64_t head
 
 void walk_nothing(struct causes *c, struct tree *t, struct parts *out, uint64_t ns)
 {
-	struct walk w = {.c = c, .tree = t, .out = out};
+	struct cause_walk w = {.c = c, .tree = t, .out = out};
 
 	add_unknown(&w, 0, UR_BUDGET, ns);
 }

@@ -37,7 +37,7 @@ static void put_number(struct out *o, int64_t v)
 	out_used(o, put_u64(p, v < 0 ? -(uint64_t)v : (uint64_t)v));
 }
 
-static int on_row(void *ctx, enum table table, const struct cell *cells)
+static int on_row(void *ctx, enum table table, const struct row_cell *cells)
 {
 	struct row_files *f = ctx;
 	struct out *o = f->of[table];

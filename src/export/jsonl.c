@@ -14,7 +14,7 @@ struct jsonl {
 	struct buf line;
 };
 
-static int on_row(void *ctx, enum table table, const struct cell *cells)
+static int on_row(void *ctx, enum table table, const struct row_cell *cells)
 {
 	struct jsonl *l = ctx;
 	const struct table_type *type = &row_tables[table];

@@ -13,14 +13,14 @@
 #include <string.h>
 
 /* Where the walk is: numbers given out so far. */
-struct naming {
+struct lane_naming {
 	struct draw *d;
 	uint64_t rank;
 	uint32_t last_pid, last_tid;
 };
 
-static int emit_lane(struct naming *n, struct draw_lane *lane, struct draw_at *at, uint32_t pid,
-		     uint32_t tid, const struct buf *name, uint64_t rank)
+static int emit_lane(struct lane_naming *n, struct draw_lane *lane, struct draw_at *at,
+		     uint32_t pid, uint32_t tid, const struct buf *name, uint64_t rank)
 {
 	if (buf_failed(name))
 		return -ENOMEM;
@@ -62,7 +62,7 @@ static uint32_t process_pid(const struct draw *d, uint32_t process)
 }
 
 /* A number that no traced program has. */
-static uint32_t next_pid(struct naming *naming)
+static uint32_t next_pid(struct lane_naming *naming)
 {
 	const struct draw *d = naming->d;
 	uint32_t n = trace_reader_n_processes(d->reader);
@@ -91,7 +91,7 @@ static void thread_text(const struct draw *d, const struct thread_lane *t, struc
 		   t->at.tid);
 }
 
-static int emit_process(struct naming *n, enum draw_group_type type, const char *of,
+static int emit_process(struct lane_naming *n, enum draw_group_type type, const char *of,
 			const struct trace_process *tp, uint32_t pid)
 {
 	_cleanup_buf_ struct buf name = BUF_INIT;
@@ -106,7 +106,7 @@ static int emit_process(struct naming *n, enum draw_group_type type, const char 
 									  .rank = n->rank++});
 }
 
-static int emit_threads(struct naming *n)
+static int emit_threads(struct lane_naming *n)
 {
 	struct draw *d = n->d;
 	struct lanes *l = &d->sel.lanes;
@@ -145,7 +145,7 @@ static int emit_threads(struct naming *n)
 }
 
 /* What samples saw of threads: many rows, so they come after all that is short. */
-static int emit_thread_stacks(struct naming *n)
+static int emit_thread_stacks(struct lane_naming *n)
 {
 	struct draw *d = n->d;
 	struct lanes *l = &d->sel.lanes;
@@ -176,7 +176,7 @@ static int emit_thread_stacks(struct naming *n)
 	return 0;
 }
 
-static int emit_family(struct naming *n, const struct lane_family *f)
+static int emit_family(struct lane_naming *n, const struct lane_family *f)
 {
 	struct draw *d = n->d;
 	_cleanup_buf_ struct buf name = BUF_INIT;
@@ -220,7 +220,7 @@ static void lane_text(struct draw *d, const struct lane_family *f, const struct 
 	}
 }
 
-static int emit_families(struct naming *n)
+static int emit_families(struct lane_naming *n)
 {
 	struct draw *d = n->d;
 	struct lanes *l = &d->sel.lanes;
@@ -265,7 +265,7 @@ static int emit_families(struct naming *n)
 }
 
 /* What is wrong comes first: a lane each, in the order of the report. */
-static int emit_findings(struct naming *n)
+static int emit_findings(struct lane_naming *n)
 {
 	struct draw *d = n->d;
 	size_t n_findings = d->opt->n_findings;
@@ -294,7 +294,7 @@ static int emit_findings(struct naming *n)
 
 int lane_names_emit(struct draw *d)
 {
-	struct naming n = {.d = d};
+	struct lane_naming n = {.d = d};
 
 	if (*d->sel.notice) /* the cut, impossible to miss: a group of its own on top */
 		TRY(d->pen->group(d->ctx, &(struct draw_group){.type = GROUP_CUT,

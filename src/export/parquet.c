@@ -299,7 +299,7 @@ static int text_number(struct column_rows *c, const char *text, int64_t *ret)
 		       : map_put(&c->by_text, hash, again, (void *)(uintptr_t)(*ret + 1));
 }
 
-static int on_row(void *ctx, enum table table, const struct cell *cells)
+static int on_row(void *ctx, enum table table, const struct row_cell *cells)
 {
 	struct parquet *p = ctx;
 	struct parquet_table *t = &p->tables[table];
@@ -352,7 +352,7 @@ static void put_i64_text(struct buf *b, int *last, int id, int64_t v)
 	binary(b, le, sizeof(le));
 }
 
-static void put_chunk(struct buf *b, const struct column *column, const struct chunk *c)
+static void put_chunk(struct buf *b, const struct row_column *column, const struct chunk *c)
 {
 	int last = 0, meta = 0, stats = 0;
 

@@ -99,7 +99,7 @@ struct rows {
 	void *ctx;
 	uint64_t base_ns;
 	struct kind_labels labels;
-	struct cell cells[ROWS_MAX_COLUMNS];
+	struct row_cell cells[ROWS_MAX_COLUMNS];
 	unsigned n;
 	char **names; /* of kinds, by index */
 	uint32_t n_names;
@@ -112,12 +112,12 @@ struct rows {
 
 static void number(struct rows *r, uint64_t v)
 {
-	r->cells[r->n++] = (struct cell){.number = (int64_t)v};
+	r->cells[r->n++] = (struct row_cell){.number = (int64_t)v};
 }
 
 static void text(struct rows *r, const char *s)
 {
-	r->cells[r->n++] = (struct cell){.text = s ? s : ""};
+	r->cells[r->n++] = (struct row_cell){.text = s ? s : ""};
 }
 
 /* Since the trace's first event. */
@@ -191,7 +191,7 @@ static void thread(struct rows *r, uint32_t index)
 
 static void kind(struct rows *r, const struct tl_task *task)
 {
-	r->cells[r->n++] = (struct cell){
+	r->cells[r->n++] = (struct row_cell){
 		.number = !task || task->kind == TRACE_KIND_NONE ? -1 : (int64_t)task->kind};
 }
 

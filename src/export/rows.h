@@ -32,7 +32,7 @@ enum table {
 
 enum { ROWS_MAX_COLUMNS = 20 };
 
-struct column {
+struct row_column {
 	const char *name;
 	bool text; /* else a signed 64-bit number */
 };
@@ -40,7 +40,7 @@ struct column {
 struct table_type {
 	const char *name;
 	unsigned n_columns;
-	struct column columns[ROWS_MAX_COLUMNS];
+	struct row_column columns[ROWS_MAX_COLUMNS];
 };
 
 extern const struct table_type row_tables[TABLE_N];
@@ -48,13 +48,13 @@ extern const struct table_type row_tables[TABLE_N];
 enum table row_table_find(const char *name);
 
 /* One value of a row, in the order of the columns. Texts are UTF-8 without hidden characters. */
-struct cell {
+struct row_cell {
 	const char *text; /* NULL: the number */
 	int64_t number;
 };
 
 /* 0, or a negative errno that ends the pass. */
-typedef int (*row_fn)(void *ctx, enum table table, const struct cell *cells);
+typedef int (*row_fn)(void *ctx, enum table table, const struct row_cell *cells);
 
 /* All rows of all tables in the order of the timeline, those of TABLE_TRACE last. 0, or negative errno
  * with a sentence; -EPIPE without one. *ret_n: rows. */

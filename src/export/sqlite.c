@@ -289,7 +289,7 @@ static int make_tables(struct sqlite *s)
 	return 0;
 }
 
-static int on_row(void *ctx, enum table table, const struct cell *cells)
+static int on_row(void *ctx, enum table table, const struct row_cell *cells)
 {
 	struct sqlite *s = ctx;
 	sqlite3_stmt *insert = s->insert[table];

@@ -49,7 +49,7 @@ static int delay_on_wait(void *ctx, const struct tl_wait *wait)
 static int judge_delay(struct rule_state *st)
 {
 	struct delay_state *s = (struct delay_state *)st;
-	const struct window *w = s->windows.n ? &s->windows.top[0] : NULL;
+	const struct finding_window *w = s->windows.n ? &s->windows.top[0] : NULL;
 	uint64_t ns = w ? w->end_ns - w->begin_ns : 0;
 	bool open = s->open_ns > ns;
 

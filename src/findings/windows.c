@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static bool fills_half(const struct window *w, uint64_t begin_ns, uint64_t end_ns)
+static bool fills_half(const struct finding_window *w, uint64_t begin_ns, uint64_t end_ns)
 {
 	uint64_t from = begin_ns > w->begin_ns ? begin_ns : w->begin_ns;
 	uint64_t to = end_ns < w->end_ns ? end_ns : w->end_ns;
@@ -11,7 +11,7 @@ static bool fills_half(const struct window *w, uint64_t begin_ns, uint64_t end_n
 	return to > from && (to - from) * 2 >= w->end_ns - w->begin_ns;
 }
 
-static void add_poll(struct window *w, const struct window_poll *p)
+static void add_poll(struct finding_window *w, const struct window_poll *p)
 {
 	if (p->thread != w->thread || !fills_half(w, p->begin_ns, p->end_ns))
 		return;
@@ -22,7 +22,7 @@ static void add_poll(struct window *w, const struct window_poll *p)
 	w->poll_ns = p->end_ns - p->begin_ns;
 }
 
-static void add_park(struct window *w, const struct tl_park *p)
+static void add_park(struct finding_window *w, const struct tl_park *p)
 {
 	if (!fills_half(w, p->begin_ns, p->end_ns))
 		return;
@@ -31,8 +31,8 @@ static void add_park(struct window *w, const struct tl_park *p)
 	w->looked = w->looked || park_is_look(p->call);
 }
 
-struct window *windows_add(struct windows *w, uint64_t begin_ns, uint64_t end_ns, uint32_t thread,
-			   const struct tl_task *task)
+struct finding_window *windows_add(struct windows *w, uint64_t begin_ns, uint64_t end_ns,
+				   uint32_t thread, const struct tl_task *task)
 {
 	uint64_t ns = end_ns > begin_ns ? end_ns - begin_ns : 0;
 	size_t i = w->n;
@@ -47,13 +47,13 @@ struct window *windows_add(struct windows *w, uint64_t begin_ns, uint64_t end_ns
 		w->n--;
 	memmove(&w->top[i + 1], &w->top[i], (w->n - i) * sizeof(w->top[0]));
 	w->n++;
-	w->top[i] = (struct window){.begin_ns = begin_ns,
-				    .end_ns = end_ns,
-				    .thread = thread,
-				    .kind = task ? task->kind : TRACE_KIND_NONE,
-				    .serial = task ? task->serial : 0,
-				    .task = task ? task->number : 0,
-				    .source_kind = TRACE_KIND_NONE};
+	w->top[i] = (struct finding_window){.begin_ns = begin_ns,
+					    .end_ns = end_ns,
+					    .thread = thread,
+					    .kind = task ? task->kind : TRACE_KIND_NONE,
+					    .serial = task ? task->serial : 0,
+					    .task = task ? task->number : 0,
+					    .source_kind = TRACE_KIND_NONE};
 	for (size_t k = 0; k < w->n_polls && k < WINDOWS_RECENT; k++)
 		add_poll(&w->top[i], &w->polls[k]);
 	for (size_t k = 0; k < w->n_parks && k < WINDOWS_RECENT; k++)

@@ -12,7 +12,7 @@
 #define WINDOWS_IDLE 16u
 #define WINDOWS_MIN_NS 10000000ull
 
-struct window {
+struct finding_window {
 	uint64_t begin_ns, end_ns;
 	uint32_t thread, kind; /* kind: of what it is about */
 	uint64_t serial, task; /* and its task: serial and number; 0: none */
@@ -32,7 +32,7 @@ struct window_poll {
 };
 
 struct windows {
-	struct window top[WINDOWS_MOST]; /* longest first */
+	struct finding_window top[WINDOWS_MOST]; /* longest first */
 	size_t n;
 	struct window_poll polls[WINDOWS_RECENT];
 	struct tl_park parks[WINDOWS_RECENT];
@@ -47,7 +47,7 @@ static inline bool park_is_look(uint16_t call)
 
 /* `task`: which it is about; NULL: none. Those of less than WINDOWS_MIN_NS are left out. NULL if longer
  * ones are there. Valid until the next call. */
-struct window *windows_add(struct windows *w, uint64_t begin_ns, uint64_t end_ns, uint32_t thread,
-			   const struct tl_task *task);
+struct finding_window *windows_add(struct windows *w, uint64_t begin_ns, uint64_t end_ns,
+				   uint32_t thread, const struct tl_task *task);
 void windows_poll(struct windows *w, const struct tl_poll *poll);
 void windows_park(struct windows *w, const struct tl_park *park);

@@ -52,7 +52,7 @@ static int driver_on_poll(void *ctx, const struct tl_poll *poll)
 	return 0;
 }
 
-static void say_stall(const struct rule_state *st, struct buf *out, const struct window *w)
+static void say_stall(const struct rule_state *st, struct buf *out, const struct finding_window *w)
 {
 	buf_str(out, "no thread looked at timers and sockets for ");
 	text_duration(out, w->end_ns - w->begin_ns);
@@ -71,7 +71,7 @@ static int judge_driver(struct rule_state *st)
 {
 	struct driver_state *s = (struct driver_state *)st;
 	uint64_t end_ns = rule_facts(st)->scope.end_ns;
-	const struct window *worst = NULL;
+	const struct finding_window *worst = NULL;
 	const struct map_entry *e;
 	uint64_t n = 0, sum = 0;
 	size_t pos = 0;
@@ -85,7 +85,7 @@ static int judge_driver(struct rule_state *st)
 			windows_add(&s->windows, d->end_ns, end_ns, d->thread, NULL);
 	}
 	for (size_t i = 0; i < s->windows.n; i++) {
-		const struct window *w = &s->windows.top[i];
+		const struct finding_window *w = &s->windows.top[i];
 
 		if (!w->poll_number || w->looked || !rule_count_workers(st, w->idle, w->n_idle))
 			continue;
@@ -142,7 +142,7 @@ static int lifo_on_poll(void *ctx, const struct tl_poll *poll)
 {
 	struct lifo_state *s = ctx;
 	const struct recent_wake *wake;
-	struct window *w;
+	struct finding_window *w;
 
 	windows_poll(&s->windows, poll);
 	if (poll->task->role != TR_TASK || !poll->begin_seen || !poll->scheduled_ns ||
@@ -168,12 +168,12 @@ static int lifo_on_park(void *ctx, const struct tl_park *park)
 static int judge_lifo(struct rule_state *st)
 {
 	struct lifo_state *s = (struct lifo_state *)st;
-	const struct window *worst = NULL;
+	const struct finding_window *worst = NULL;
 	uint64_t n = 0;
 
 	/* In the poll that woke it, and while other workers were idle: else it is a delay as others. */
 	for (size_t i = 0; i < s->windows.n; i++) {
-		const struct window *w = &s->windows.top[i];
+		const struct finding_window *w = &s->windows.top[i];
 
 		if (!w->poll_number || w->source_kind != w->poll_kind ||
 		    w->poll_begin_ns > w->begin_ns || !rule_count_workers(st, w->idle, w->n_idle))

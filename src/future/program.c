@@ -35,7 +35,7 @@ enum {
 	NODE_WORDS = sizeof(struct agent_node) / 8,
 };
 
-struct node {
+struct program_node {
 	const struct dw_type *type;
 	bool inside;		     /* below a coroutine of the program */
 	uint32_t hooked_parent;	     /* as place_point.hooked_parent */
@@ -61,7 +61,7 @@ struct compiler {
 	bool pointed;		    /* the same */
 	struct map futures;	    /* (ref of a coroutine, 0) -> index in out->futures + 1 */
 	unsigned first;
-	struct node *nodes;
+	struct program_node *nodes;
 	size_t n_nodes, n_filled, cap_nodes;
 };
 
@@ -127,7 +127,7 @@ static int new_node(struct compiler *c, enum agent_node_kind kind, uint32_t n, u
 	return 0;
 }
 
-static bool same_node(const struct node *a, const struct node *b)
+static bool same_node(const struct program_node *a, const struct program_node *b)
 {
 	return a->type == b->type && a->inside == b->inside &&
 	       a->hooked_parent == b->hooked_parent && a->through == b->through &&
@@ -140,15 +140,16 @@ static int node_of(struct compiler *c, const struct future_path *w, bool inside,
 		   uint16_t *ret_at)
 {
 	bool pointer = w->type->class == DC_POINTER, coroutine = dw_is_coroutine(w->type);
-	struct node node = {.type = w->type,
-			    .inside = inside,
-			    .hooked_parent = w->hooked_parent,
-			    .through = coroutine && w->through ? POINTERS_BORROWED : w->through,
-			    .concurrent = w->concurrent,
-			    .proof = w->proof,
-			    .outer = c->outer,
-			    .pointed = c->pointed,
-			    .shows_ready = shows_ready && !coroutine};
+	struct program_node node = {.type = w->type,
+				    .inside = inside,
+				    .hooked_parent = w->hooked_parent,
+				    .through = coroutine && w->through ? POINTERS_BORROWED
+								       : w->through,
+				    .concurrent = w->concurrent,
+				    .proof = w->proof,
+				    .outer = c->outer,
+				    .pointed = c->pointed,
+				    .shows_ready = shows_ready && !coroutine};
 	uint64_t base = 0;
 	uint32_t n = 0;
 	int r;
@@ -260,12 +261,12 @@ struct await {
 	bool goes_on, library, own;
 };
 
-static bool is_self(const struct compiler *c, const struct node *n)
+static bool is_self(const struct compiler *c, const struct program_node *n)
 {
 	return n->type == c->self && !n->hooked_parent;
 }
 
-static int place_of(struct compiler *c, const struct node *n, const struct await *a,
+static int place_of(struct compiler *c, const struct program_node *n, const struct await *a,
 		    uint16_t *ret_point)
 {
 	const struct dw_type *t = n->type;
@@ -391,7 +392,7 @@ static const struct dw_type *held_by(struct compiler *c, const struct dw_type *t
 /* ---- nodes' steps ---- */
 
 /* What is polled at an await point: tokio's macros keep it in a variable of its own. */
-static struct future_path held_at(struct compiler *c, const struct node *n,
+static struct future_path held_at(struct compiler *c, const struct program_node *n,
 				  const struct dw_type *state, uint64_t state_at,
 				  const struct dw_member *awaitee, const char *macro)
 {
@@ -424,7 +425,7 @@ static enum ready_proof proof_by(const char *macro)
 }
 
 /* What a semaphore is a part of, by the functions that wait for it. */
-static enum trace_resource used_by(const struct compiler *c, const struct node *n,
+static enum trace_resource used_by(const struct compiler *c, const struct program_node *n,
 				   enum trace_resource what)
 {
 	uint32_t outer = c->out->links ? n->outer : 0;
@@ -439,7 +440,7 @@ static enum trace_resource used_by(const struct compiler *c, const struct node *
 
 /* What is awaited in the state that is read at `from`, at `at`, waits for something with an
  * address. */
-static int step_to_resource(struct compiler *c, const struct node *n, uint64_t from,
+static int step_to_resource(struct compiler *c, const struct program_node *n, uint64_t from,
 			    const struct dw_type *awaited, uint64_t at, struct agent_step *step)
 {
 	struct resource_path path;
@@ -463,7 +464,7 @@ static int step_to_resource(struct compiler *c, const struct node *n, uint64_t f
 }
 
 /* A suspended state of a coroutine. */
-static int fill_await(struct compiler *c, const struct node *n, const struct dw_variant *v,
+static int fill_await(struct compiler *c, const struct program_node *n, const struct dw_variant *v,
 		      struct agent_step *step)
 {
 	const struct dw_type *t = n->type, *state = dw_member_type(c->d, &v->member);
@@ -519,8 +520,8 @@ static bool has_connection(struct compiler *c, const struct dw_variant *v)
 	return false;
 }
 
-static int fill_coroutine(struct compiler *c, const struct node *n, const struct dw_variant *v,
-			  struct agent_step *step)
+static int fill_coroutine(struct compiler *c, const struct program_node *n,
+			  const struct dw_variant *v, struct agent_step *step)
 {
 	struct place_point info = {.kind = POINT_RETURNED,
 				   .state_offset = (int64_t)n->type->discr_offset,
@@ -537,12 +538,12 @@ static int fill_coroutine(struct compiler *c, const struct node *n, const struct
 }
 
 /* What proves that what an enum holds was ready. */
-static enum ready_proof kept_by(const struct node *n)
+static enum ready_proof kept_by(const struct program_node *n)
 {
 	return wrapper_holds_until_ready(n->type) ? n->proof : READY_UNPROVEN;
 }
 
-static int fill_enum(struct compiler *c, const struct node *n, const struct dw_variant *v,
+static int fill_enum(struct compiler *c, const struct program_node *n, const struct dw_variant *v,
 		     struct agent_step *step)
 {
 	const struct dw_type *inner = dw_member_type(c->d, &v->member), *future;
@@ -605,7 +606,7 @@ static uint32_t zero_bits(struct debug *d, const struct dw_type *t, unsigned dep
 	return t->size & bits ? 0 : bits; /* packed */
 }
 
-static int fill_pointer(struct compiler *c, const struct node *n)
+static int fill_pointer(struct compiler *c, const struct program_node *n)
 {
 	const struct dw_type *target = dw_type_of(c->d, n->type->target_ref);
 	struct place_point info = {
@@ -634,7 +635,7 @@ static int fill_pointer(struct compiler *c, const struct node *n)
 
 static int fill(struct compiler *c, size_t i)
 {
-	const struct node n = c->nodes[i]; /* the array moves */
+	const struct program_node n = c->nodes[i]; /* the array moves */
 	bool coroutine = dw_is_coroutine(n.type);
 
 	if (n.type->class == DC_POINTER)

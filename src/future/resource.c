@@ -12,14 +12,14 @@
 
 enum { MAX_DEPTH = 32, FIND_DEPTH = 12, POINTER_BYTES = 8 };
 
-struct row {
+struct resource_row {
 	const char *prefix; /* of the type's full name */
 	enum trace_resource type;
 	const char *member; /* a pointer */
 	const char *beyond; /* the member of what that leads to; NULL: that is the resource */
 };
 
-static const struct row rows[] = {
+static const struct resource_row rows[] = {
 	{"tokio::sync::batch_semaphore::Acquire", TRACE_RESOURCE_SEMAPHORE, "semaphore", NULL},
 	{"tokio::sync::oneshot::Receiver<", TRACE_RESOURCE_CHANNEL, "inner", NULL},
 	{"futures_channel::oneshot::Receiver<", TRACE_RESOURCE_CHANNEL, "inner", NULL},
@@ -45,7 +45,7 @@ static const struct row rows[] = {
 	{"async_channel::Send<", TRACE_RESOURCE_CHANNEL, "sender", "channel"},
 };
 
-static const struct row *row_of(const struct dw_type *t)
+static const struct resource_row *row_of(const struct dw_type *t)
 {
 	for (size_t i = 0; await_is_leaf(t) && i < sizeof(rows) / sizeof(*rows); i++)
 		if (await_starts(t->full_name, rows[i].prefix))
@@ -87,8 +87,8 @@ static const struct dw_type *target_of(struct debug *d, const struct dw_type *t)
 }
 
 /* `at` is where the leaf lies: from the awaited future, or from where ret->offset leads. */
-static bool take(struct debug *d, const struct dw_type *t, const struct row *row, uint64_t at,
-		 struct resource_path *ret)
+static bool take(struct debug *d, const struct dw_type *t, const struct resource_row *row,
+		 uint64_t at, struct resource_path *ret)
 {
 	const struct dw_type *pointer = find_member(d, t, row->member, 0, &at), *target;
 
@@ -143,7 +143,7 @@ bool resource_find(struct debug *d, const struct dw_type *awaited, struct resour
 
 	*ret = (struct resource_path){0};
 	for (unsigned depth = 0; t && depth < MAX_DEPTH; depth++) {
-		const struct row *row = row_of(t);
+		const struct resource_row *row = row_of(t);
 
 		if (row)
 			return take(d, t, row, at, ret);

@@ -37,12 +37,12 @@ void names_done(struct import_names *s)
 }
 
 /* The entry, or the free one where it would go. */
-static struct name_entry *probe(const struct import_names *s, uint64_t h, const char *bytes,
-				size_t len)
+static struct import_name *probe(const struct import_names *s, uint64_t h, const char *bytes,
+				 size_t len)
 {
 	size_t mask = s->cap - 1;
 	for (size_t i = h & mask;; i = (i + 1) & mask) {
-		struct name_entry *e = &s->entries[i];
+		struct import_name *e = &s->entries[i];
 		if (!e->bytes || (e->hash == h && e->len == len && !memcmp(e->bytes, bytes, len)))
 			return e;
 	}
@@ -51,11 +51,11 @@ static struct name_entry *probe(const struct import_names *s, uint64_t h, const 
 static bool grow(struct import_names *s)
 {
 	uint32_t cap = s->cap ? s->cap * 2 : FIRST_CAP;
-	struct name_entry *entries = calloc(cap, sizeof(*entries));
+	struct import_name *entries = calloc(cap, sizeof(*entries));
 	if (!entries)
 		return false;
 	for (uint32_t i = 0; i < s->cap; i++) {
-		const struct name_entry *e = &s->entries[i];
+		const struct import_name *e = &s->entries[i];
 		if (!e->bytes)
 			continue;
 		size_t at = e->hash & (cap - 1);
@@ -73,7 +73,7 @@ static const char *keep(struct import_names *s, const char *bytes, size_t len)
 {
 	struct name_block *b = s->blocks;
 
-	if (len + sizeof(struct name_entry) > s->max_bytes - s->bytes)
+	if (len + sizeof(struct import_name) > s->max_bytes - s->bytes)
 		return NULL;
 	if (!b || b->size - b->used < len) {
 		size_t size = len > BLOCK_BYTES ? len : BLOCK_BYTES;
@@ -86,7 +86,7 @@ static const char *keep(struct import_names *s, const char *bytes, size_t len)
 	char *to = b->bytes + b->used;
 	memcpy(to, bytes, len);
 	b->used += len;
-	s->bytes += len + sizeof(struct name_entry);
+	s->bytes += len + sizeof(struct import_name);
 	return to;
 }
 
@@ -94,37 +94,37 @@ uint32_t names_find(const struct import_names *s, const char *bytes, size_t len)
 {
 	if (!s->cap)
 		return UINT32_MAX;
-	const struct name_entry *e = probe(s, hash_bytes(0, bytes, len), bytes, len);
+	const struct import_name *e = probe(s, hash_bytes(0, bytes, len), bytes, len);
 	return e->bytes ? e->number : UINT32_MAX;
 }
 
-static const struct name_entry *add(struct import_names *s, const char *bytes, size_t len,
-				    bool *ret_new)
+static const struct import_name *add(struct import_names *s, const char *bytes, size_t len,
+				     bool *ret_new)
 {
 	*ret_new = false;
 	if (len > UINT32_MAX || (s->n >= s->cap / 4 * 3 && !grow(s)))
 		return NULL;
 	uint64_t h = hash_bytes(0, bytes, len);
-	struct name_entry *e = probe(s, h, bytes, len);
+	struct import_name *e = probe(s, h, bytes, len);
 	if (e->bytes)
 		return e;
 	const char *kept = keep(s, bytes, len);
 	if (!kept)
 		return NULL;
-	*e = (struct name_entry){.hash = h, .bytes = kept, .len = (uint32_t)len, .number = s->n++};
+	*e = (struct import_name){.hash = h, .bytes = kept, .len = (uint32_t)len, .number = s->n++};
 	*ret_new = true;
 	return e;
 }
 
 uint32_t names_get(struct import_names *s, const char *bytes, size_t len, bool *ret_new)
 {
-	const struct name_entry *e = add(s, bytes, len, ret_new);
+	const struct import_name *e = add(s, bytes, len, ret_new);
 	return e ? e->number : UINT32_MAX;
 }
 
 const char *names_keep(struct import_names *s, const char *bytes, size_t len)
 {
 	bool is_new;
-	const struct name_entry *e = add(s, bytes, len, &is_new);
+	const struct import_name *e = add(s, bytes, len, &is_new);
 	return e ? e->bytes : NULL;
 }

@@ -6,14 +6,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct name_entry {
+struct import_name {
 	uint64_t hash;
 	const char *bytes; /* NULL: free */
 	uint32_t len, number;
 };
 
 struct import_names {
-	struct name_entry *entries;
+	struct import_name *entries;
 	uint32_t n, cap; /* cap is 0 or a power of two */
 	size_t bytes, max_bytes;
 	struct name_block *blocks;

@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static int add(struct input *folder, const char *name, struct parts *m, struct error *err)
+static int add(struct input *folder, const char *name, struct file_parts *m, struct error *err)
 {
 	struct folder_part *f = GROW_ONE(m->v, m->n) ? calloc(1, sizeof(*f)) : NULL;
 
@@ -52,7 +52,7 @@ static int compare(const void *a, const void *b)
 	return ASCENDING(x, y);
 }
 
-int parts_open(struct input *folder, const char *begin, const char *end, struct parts *ret,
+int parts_open(struct input *folder, const char *begin, const char *end, struct file_parts *ret,
 	       struct error *err)
 {
 	int fd = openat(folder->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
@@ -62,7 +62,7 @@ int parts_open(struct input *folder, const char *begin, const char *end, struct 
 	char name[32];
 	size_t n = 0;
 
-	*ret = (struct parts){0};
+	*ret = (struct file_parts){0};
 	if (!dir || !numbers) {
 		r = error_sys(err, dir ? -ENOMEM : -errno, "cannot list %s", folder->path);
 		if (dir)
@@ -92,17 +92,17 @@ int parts_open(struct input *folder, const char *begin, const char *end, struct 
 	return r;
 }
 
-void parts_close(struct parts *m)
+void parts_close(struct file_parts *m)
 {
 	for (size_t i = 0; i < m->n; i++) {
 		input_close(&m->v[i]->in);
 		free(m->v[i]);
 	}
 	free(m->v);
-	*m = (struct parts){0};
+	*m = (struct file_parts){0};
 }
 
-struct folder_part *parts_next(struct parts *m)
+struct folder_part *parts_next(struct file_parts *m)
 {
 	struct folder_part *first = NULL;
 

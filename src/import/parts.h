@@ -17,7 +17,7 @@ struct folder_part {
 	void *user; /* the reader's own */
 };
 
-struct parts {
+struct file_parts {
 	struct folder_part **v;
 	size_t n;
 	struct folder_part *current; /* goes on until it has reached this time */
@@ -26,8 +26,8 @@ struct parts {
 
 /* Opens all files that have a number between the two ("perf-cpu" 0 ".dat"), at most PARTS_MAX;
  * there may be gaps, and none at all. */
-int parts_open(struct input *folder, const char *begin, const char *end, struct parts *ret,
+int parts_open(struct input *folder, const char *begin, const char *end, struct file_parts *ret,
 	       struct error *err);
-void parts_close(struct parts *m);
+void parts_close(struct file_parts *m);
 /* The file to read from; NULL: all are done. */
-struct folder_part *parts_next(struct parts *m);
+struct folder_part *parts_next(struct file_parts *m);

@@ -589,7 +589,7 @@ static int read_folder(struct perf_data *d, struct input *in)
 {
 	_cleanup_free_ char *path = NULL;
 	struct input data;
-	struct parts parts;
+	struct file_parts parts;
 	struct folder_part *p;
 	int r;
 

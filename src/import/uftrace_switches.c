@@ -72,7 +72,7 @@ static int next_record(struct sink *sink, struct folder_part *f)
 
 int uftrace_switches_read(struct sink *sink, struct input *folder, struct error *err)
 {
-	struct parts files;
+	struct file_parts files;
 	struct folder_part *f;
 	int r = parts_open(folder, "perf-cpu", ".dat", &files, err);
 

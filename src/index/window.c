@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-struct reading {
+struct window_reading {
 	struct window *w;
 	struct trace_reader *reader;
 	uint64_t exact_ns;
@@ -31,7 +31,7 @@ static bool overlaps(const struct window *w, uint64_t begin_ns, uint64_t end_ns)
 }
 
 /* Of the timeline: those that it knows from their begin, and that are no spans. */
-static int emit(const struct reading *r, const struct index_span *span)
+static int emit(const struct window_reading *r, const struct index_span *span)
 {
 	const struct window *w = r->w;
 
@@ -44,14 +44,14 @@ static int emit(const struct reading *r, const struct index_span *span)
 /* ---- what the timeline emits ---- */
 
 /* What its task was in when the feed began; NULL: that has ended, or is not known. */
-static const struct index_span *was_in(struct reading *r, const struct index_span *span)
+static const struct index_span *was_in(struct window_reading *r, const struct index_span *span)
 {
 	return r->n_before ? map_remove(&r->waiting, span->kind, span->task) : NULL;
 }
 
 static int on_poll(void *ctx, const struct tl_poll *poll)
 {
-	struct reading *r = ctx;
+	struct window_reading *r = ctx;
 	struct index_span span;
 
 	if (!poll->begin_seen && r->w->fed_ns)
@@ -65,7 +65,7 @@ static int on_poll(void *ctx, const struct tl_poll *poll)
 
 static int on_wait(void *ctx, const struct tl_wait *wait)
 {
-	struct reading *r = ctx;
+	struct window_reading *r = ctx;
 	struct index_span span;
 
 	if (!index_span_of_wait(wait, &span))
@@ -125,7 +125,7 @@ static bool add(struct index_span **list, size_t *n, size_t *cap, const struct i
 
 static int take_span(void *ctx, const struct index_span *span)
 {
-	struct reading *r = ctx;
+	struct window_reading *r = ctx;
 	const struct window *w = r->w;
 
 	if (span->begin_ns < w->fed_ns && span->end_ns > w->fed_ns) {
@@ -139,7 +139,7 @@ static int take_span(void *ctx, const struct index_span *span)
 }
 
 /* How all is when the feed begins, as far as it has been so for long. */
-static int feed_before(struct reading *r, struct timeline *tl, struct error *err)
+static int feed_before(struct window_reading *r, struct timeline *tl, struct error *err)
 {
 	for (size_t i = 0; i < r->n_before; i++) {
 		const struct index_span *s = &r->before[i];
@@ -160,7 +160,7 @@ static int feed_before(struct reading *r, struct timeline *tl, struct error *err
 	return 0;
 }
 
-static int feed_open(const struct reading *r, struct timeline *tl, struct error *err)
+static int feed_open(const struct window_reading *r, struct timeline *tl, struct error *err)
 {
 	for (size_t i = 0; i < r->n_open; i++) {
 		const struct index_span *s = &r->open[i];
@@ -181,7 +181,7 @@ static int feed_open(const struct reading *r, struct timeline *tl, struct error 
 	return 0;
 }
 
-static int feed(struct reading *r, struct timeline *tl, uint64_t end_ns, struct error *err)
+static int feed(struct window_reading *r, struct timeline *tl, uint64_t end_ns, struct error *err)
 {
 	struct window *w = r->w;
 	struct tl_moments moments = {0};
@@ -221,7 +221,7 @@ static const struct timeline_sink own_sink = {
 	.syscall = on_syscall,
 };
 
-static int replay(struct reading *r, uint64_t end_ns, struct error *err)
+static int replay(struct window_reading *r, uint64_t end_ns, struct error *err)
 {
 	const struct timeline_sink nothing = {0};
 	struct window *w = r->w;
@@ -246,7 +246,7 @@ static uint64_t after(uint64_t time_ns, uint64_t by_ns)
 
 int window_read(struct window *w, struct trace_reader *reader, int fd, struct error *err)
 {
-	struct reading r = {.w = w, .reader = reader};
+	struct window_reading r = {.w = w, .reader = reader};
 	struct index_facts facts;
 	uint64_t *offsets = NULL;
 	size_t n = 0;

@@ -23,7 +23,7 @@
 #define MARGINS 3
 #define MARGIN_EVENTS 50000
 
-struct writer {
+struct index_writer {
 	FILE *file;
 	uint64_t offset;
 	ZSTD_CCtx *zstd;
@@ -35,7 +35,7 @@ struct writer {
 	char packed[64 << 10];
 };
 
-static int put(struct writer *w, const void *data, size_t bytes)
+static int put(struct index_writer *w, const void *data, size_t bytes)
 {
 	if (bytes && fwrite(data, 1, bytes, w->file) != bytes)
 		return errno ? -errno : -EIO;
@@ -43,7 +43,7 @@ static int put(struct writer *w, const void *data, size_t bytes)
 	return 0;
 }
 
-static int put_piece(struct writer *w, const void *data, size_t item_bytes, size_t n,
+static int put_piece(struct index_writer *w, const void *data, size_t item_bytes, size_t n,
 		     struct index_piece *ret)
 {
 	ret->offset = w->offset;
@@ -55,7 +55,8 @@ static int put_piece(struct writer *w, const void *data, size_t item_bytes, size
 
 /* ---- cells ---- */
 
-static int put_block(struct writer *w, unsigned level, unsigned number, const uint64_t *values)
+static int put_block(struct index_writer *w, unsigned level, unsigned number,
+		     const uint64_t *values)
 {
 	size_t bytes = ZSTD_compressCCtx(w->zstd, w->packed, sizeof(w->packed), values,
 					 SERIES_BLOCK * sizeof(*values), LEVEL);
@@ -74,7 +75,7 @@ static int put_block(struct writer *w, unsigned level, unsigned number, const ui
 
 static int keep_block(void *ctx, unsigned number, const uint64_t *values)
 {
-	struct writer *w = ctx;
+	struct index_writer *w = ctx;
 
 	memcpy(w->values + (size_t)number * SERIES_BLOCK, values, SERIES_BLOCK * sizeof(*values));
 	return 0;
@@ -88,7 +89,7 @@ static bool is_zero(const uint64_t *values)
 	return true;
 }
 
-static int put_levels(struct writer *w, const struct series *s)
+static int put_levels(struct index_writer *w, const struct series *s)
 {
 	size_t n = w->n_cells;
 
@@ -113,7 +114,7 @@ struct series_list {
 	size_t n, cap;
 };
 
-static int put_series(struct writer *w, struct series_list *list, uint32_t lane,
+static int put_series(struct index_writer *w, struct series_list *list, uint32_t lane,
 		      enum index_what what, uint64_t place, const struct series *s)
 {
 	struct index_series one = {.lane = lane, .what = what, .place = place};
@@ -129,7 +130,7 @@ static int put_series(struct writer *w, struct series_list *list, uint32_t lane,
 	return 0;
 }
 
-static int put_all_series(struct index_builder *b, struct writer *w, struct series_list *list)
+static int put_all_series(struct index_builder *b, struct index_writer *w, struct series_list *list)
 {
 	for (unsigned k = 0; k < IX_N; k++)
 		TRY(put_series(w, list, INDEX_OVERVIEW, k, 0, b->overview[k]));
@@ -145,7 +146,7 @@ static int put_all_series(struct index_builder *b, struct writer *w, struct seri
 	return 0;
 }
 
-static int put_heats(struct index_builder *b, struct writer *w, struct index_piece *ret)
+static int put_heats(struct index_builder *b, struct index_writer *w, struct index_piece *ret)
 {
 	size_t bytes = INDEX_HEAT_CELLS * sizeof(*b->lanes[0]->heat[0]), n = 0;
 	size_t bound = ZSTD_compressBound(bytes);
@@ -180,7 +181,7 @@ static int by_begin(const void *a, const void *b)
 }
 
 /* Items whose first two members are their begin and end. */
-static int put_groups(struct writer *w, const void *items, size_t item_bytes, size_t n,
+static int put_groups(struct index_writer *w, const void *items, size_t item_bytes, size_t n,
 		      struct index_piece *ret)
 {
 	_cleanup_free_ struct index_group *groups = calloc(n / INDEX_GROUP + 1, sizeof(*groups));
@@ -217,7 +218,7 @@ static void end_spans(struct span_list *list, uint64_t end_ns)
 		qsort(list->items, list->n, sizeof(*list->items), by_begin);
 }
 
-static int put_kinds(struct index_builder *b, struct writer *w, struct index_piece *ret)
+static int put_kinds(struct index_builder *b, struct index_writer *w, struct index_piece *ret)
 {
 	uint32_t n = trace_reader_n_kinds(b->reader);
 	_cleanup_free_ uint8_t *used = calloc((size_t)n + 1, 1);
@@ -231,7 +232,7 @@ static int put_kinds(struct index_builder *b, struct writer *w, struct index_pie
 
 /* ---- all ---- */
 
-static int put_all(struct index_builder *b, struct writer *w, struct index_header *h,
+static int put_all(struct index_builder *b, struct index_writer *w, struct index_header *h,
 		   const struct buf *report)
 {
 	_cleanup_free_ struct index_lane *lanes = calloc(b->n_lanes + 1, sizeof(*lanes));
@@ -306,7 +307,7 @@ int index_builder_write(struct index_builder *b, int fd, const struct index_trac
 		.flags = b->chunks_left_out ? INDEX_NO_CHUNKS : 0,
 	};
 	int copy = dup(fd), code;
-	_cleanup_free_ struct writer *w = calloc(1, sizeof(*w));
+	_cleanup_free_ struct index_writer *w = calloc(1, sizeof(*w));
 
 	if (b->latest_ns > h.end_ns && b->latest_ns != UINT64_MAX)
 		h.end_ns = b->latest_ns;

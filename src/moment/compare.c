@@ -110,21 +110,23 @@ void comparison_done(struct comparison *c)
 
 /* ---- output ---- */
 
-struct family {
+struct compared_family {
 	const char *name;
 	size_t n;
 };
 
 static int most_first(const void *a, const void *b)
 {
-	const struct family *x = *(struct family *const *)a, *y = *(struct family *const *)b;
+	const struct compared_family *x = *(struct compared_family *const *)a,
+				     *y = *(struct compared_family *const *)b;
 
 	return DESCENDING(x->n, y->n) ?: strcmp(x->name, y->name);
 }
 
 static void count(struct map *families, const struct moment_task *t)
 {
-	struct family *f = map_get_or_new(families, hash_string(0, t->kind->name), 0, sizeof(*f));
+	struct compared_family *f =
+		map_get_or_new(families, hash_string(0, t->kind->name), 0, sizeof(*f));
 
 	if (f) {
 		f->name = t->kind->name;
@@ -135,7 +137,7 @@ static void count(struct map *families, const struct moment_task *t)
 /* "  12 gone: 9 app::request, 2 app::job, 1 app::tick" */
 static void line(struct buf *out, size_t n, const char *what, struct map *families)
 {
-	_cleanup_free_ struct family **v = map_sorted(families, most_first);
+	_cleanup_free_ struct compared_family **v = map_sorted(families, most_first);
 
 	if (n) {
 		buf_printf(out, "  %zu %s", n, what);

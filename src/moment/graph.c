@@ -130,14 +130,14 @@ static void collect(const struct graph *g, const struct await_node *n, const boo
 }
 
 /* Room for the way through a cycle, for all tasks. */
-struct way {
+struct wait_path {
 	size_t *path;
 	const struct await_node **leaves;
 	size_t *place; /* 1 + where a task is on the path; 0: not on it */
 	bool *seen;    /* it leads into a cycle that was reported */
 };
 
-static int add_cycle(struct graph *g, size_t start, const bool *in_set, struct way *w)
+static int add_cycle(struct graph *g, size_t start, const bool *in_set, struct wait_path *w)
 {
 	size_t at = start, n = 0, first;
 	struct graph_cycle *c;
@@ -176,12 +176,12 @@ static int add_cycle(struct graph *g, size_t start, const bool *in_set, struct w
 }
 
 /* `from` waits for `to`, among others. */
-struct edge {
+struct wait_edge {
 	size_t to, from;
 };
 
 struct edges {
-	struct edge *v;
+	struct wait_edge *v;
 	size_t n, cap;
 	bool no_memory;
 };
@@ -203,12 +203,12 @@ static void collect_edges(const struct graph *g, const struct await_node *n, siz
 		edges->no_memory = true;
 		return;
 	}
-	edges->v[edges->n++] = (struct edge){(size_t)(t - g->moment->tasks), from};
+	edges->v[edges->n++] = (struct wait_edge){(size_t)(t - g->moment->tasks), from};
 }
 
 static int by_target(const void *a, const void *b)
 {
-	const struct edge *x = a, *y = b;
+	const struct wait_edge *x = a, *y = b;
 
 	return ASCENDING(x->to, y->to) ?: ASCENDING(x->from, y->from);
 }
@@ -261,7 +261,7 @@ static int find_cycles(struct graph *g)
 	_cleanup_free_ bool *in_set = calloc(n, sizeof(*in_set)), *seen = calloc(n, sizeof(*seen));
 	_cleanup_free_ size_t *path = calloc(n, sizeof(*path)), *place = calloc(n, sizeof(*place));
 	_cleanup_free_ const struct await_node **leaves = calloc(n, sizeof(*leaves));
-	struct way w = {path, leaves, place, seen};
+	struct wait_path w = {path, leaves, place, seen};
 
 	if (!in_set || !seen || !path || !place || !leaves)
 		return -ENOMEM;

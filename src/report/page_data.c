@@ -45,12 +45,12 @@ enum poll_flags {
 enum task_flags { TF_SPAWN_SEEN = 1 };
 
 /* Every item begins so; the rest of it is numbers of 8 or 4 bytes that its table names. */
-struct item {
+struct page_item {
 	uint64_t begin_ns, length_ns;
 };
 
 struct page_poll {
-	struct item at;
+	struct page_item at;
 	uint64_t nth;  /* of its task's polls, from 1; not in the file */
 	uint64_t task; /* serial; in the file the task's row */
 	uint64_t
@@ -62,7 +62,7 @@ struct page_poll {
 };
 
 struct page_task {
-	struct item at; /* spawn; how long it lived */
+	struct page_item at; /* spawn; how long it lived */
 	uint64_t serial, number, parent, polls, wakes, self_wakes;
 	/* After its last poll: the state, and since when (before the end). */
 	uint64_t last_ns;
@@ -71,24 +71,24 @@ struct page_task {
 };
 
 struct page_call {
-	struct item at;
+	struct page_item at;
 	uint64_t task;
 	uint32_t thread, call, keeps_worker;
 };
 
 struct page_park {
-	struct item at;
+	struct page_item at;
 	uint32_t thread, call;
 };
 
 struct page_off_cpu {
-	struct item at;
+	struct page_item at;
 	uint64_t task;
 	uint32_t thread, reason, syscall;
 };
 
 struct page_sample {
-	struct item at; /* length: its weight */
+	struct page_item at; /* length: its weight */
 	uint64_t task;
 	uint32_t thread, type;
 	uint32_t stack; /* 1 + index in the trace */
@@ -96,7 +96,7 @@ struct page_sample {
 };
 
 struct page_future {
-	struct item at;
+	struct page_item at;
 	uint64_t task, serial;
 	uint32_t thread, kind, depth, outcome;
 };
@@ -118,7 +118,7 @@ struct lane_cells {
 };
 
 /* What is known of a task until its next poll. */
-struct live_task {
+struct page_live_task {
 	struct {
 		uint64_t serial;
 		uint32_t thread;
@@ -147,7 +147,7 @@ struct page_data {
 
 static int longer(const void *a, const void *b)
 {
-	const struct item *x = a, *y = b;
+	const struct page_item *x = a, *y = b;
 
 	return DESCENDING(x->length_ns, y->length_ns) ?: ASCENDING(x->begin_ns, y->begin_ns);
 }
@@ -160,13 +160,13 @@ static void cut(struct table_kept *t)
 	qsort(t->items, t->n, t->item_bytes, longer);
 	t->n_left_out += t->n - t->most;
 	t->n = t->most;
-	t->floor_ns = ((struct item *)(t->items + (t->n - 1) * t->item_bytes))->length_ns;
+	t->floor_ns = ((struct page_item *)(t->items + (t->n - 1) * t->item_bytes))->length_ns;
 }
 
 /* Adds the item, unless it is too short already. 0 or -ENOMEM. */
 static int keep(struct table_kept *t, const void *item)
 {
-	if (((const struct item *)item)->length_ns < t->floor_ns) {
+	if (((const struct page_item *)item)->length_ns < t->floor_ns) {
 		t->n_left_out++;
 		return 0;
 	}
@@ -197,7 +197,7 @@ static struct lane_cells *lane_cells(struct map *lanes, uint32_t lane)
 }
 
 static void add_time(struct page_data *d, struct lane_cells *lane, enum cell_sum sum,
-		     struct item at)
+		     struct page_item at)
 {
 	uint64_t begin = at.begin_ns, end = at.begin_ns + at.length_ns;
 
@@ -209,7 +209,7 @@ static void add_time(struct page_data *d, struct lane_cells *lane, enum cell_sum
 	}
 }
 
-static void add_poll(const struct page_data *d, struct lane_cells *lane, struct item at)
+static void add_poll(const struct page_data *d, struct lane_cells *lane, struct page_item at)
 {
 	uint64_t i = at.begin_ns / d->cell_ns;
 
@@ -227,9 +227,10 @@ static uint64_t since_begin(const struct page_data *d, uint64_t ns)
 	return ns > d->base_ns ? ns - d->base_ns : 0;
 }
 
-static struct item item(const struct page_data *d, uint64_t begin_ns, uint64_t end_ns)
+static struct page_item item(const struct page_data *d, uint64_t begin_ns, uint64_t end_ns)
 {
-	return (struct item){since_begin(d, begin_ns), end_ns > begin_ns ? end_ns - begin_ns : 0};
+	return (struct page_item){since_begin(d, begin_ns),
+				  end_ns > begin_ns ? end_ns - begin_ns : 0};
 }
 
 /* Index + 1 of what a task waits for; 0: not known, or no memory for it. */
@@ -269,7 +270,7 @@ static int on_task_begin(void *ctx, struct tl_task *task)
 static int on_task_end(void *ctx, struct tl_task *task)
 {
 	struct page_data *d = ctx;
-	struct live_task *live = task->user;
+	struct page_live_task *live = task->user;
 	struct page_task t = {
 		.at = item(d, task->spawn_ns, task->end_ns),
 		.serial = task->serial,
@@ -297,7 +298,7 @@ static int on_task_end(void *ctx, struct tl_task *task)
 
 static int on_wake(void *ctx, const struct tl_wake *wake)
 {
-	struct live_task *live = wake->task->user;
+	struct page_live_task *live = wake->task->user;
 
 	(void)ctx;
 	if (!live || wake->effect == TW_NOOP)
@@ -312,7 +313,7 @@ static int on_wake(void *ctx, const struct tl_wake *wake)
 static int on_wait(void *ctx, const struct tl_wait *wait)
 {
 	struct page_data *d = ctx;
-	struct live_task *live = wait->task->user;
+	struct page_live_task *live = wait->task->user;
 
 	if (wait->state == TS_WAITING)
 		live->resource = wait->resource;
@@ -331,7 +332,7 @@ static int on_wait(void *ctx, const struct tl_wait *wait)
 static int on_poll(void *ctx, const struct tl_poll *poll)
 {
 	struct page_data *d = ctx;
-	struct live_task *live = poll->task->user;
+	struct page_live_task *live = poll->task->user;
 	uint64_t ready = poll->scheduled_ns && poll->scheduled_ns <= poll->begin_ns
 				 ? poll->begin_ns - poll->scheduled_ns + 1
 				 : 0;
@@ -478,7 +479,7 @@ const struct timeline_sink page_data_sink = {
 
 /* ---- columns ---- */
 
-struct column {
+struct page_column {
 	const char *name; /* "~" at its end: differences */
 	size_t offset;
 	unsigned bytes;
@@ -490,7 +491,7 @@ struct column {
 	}
 
 /* clang-format off */
-static const struct column poll_columns[] = {
+static const struct page_column poll_columns[] = {
 	COLUMN(page_poll, "thread~", thread), COLUMN(page_poll, "begin~", at.begin_ns),
 	COLUMN(page_poll, "length", at.length_ns), COLUMN(page_poll, "task~", task),
 	COLUMN(page_poll, "ready", ready_ns), COLUMN(page_poll, "blocked", blocked_ns),
@@ -499,7 +500,7 @@ static const struct column poll_columns[] = {
 	COLUMN(page_poll, "outcome", outcome), COLUMN(page_poll, "waker", waker),
 	COLUMN(page_poll, "handler", handler), {0},
 };
-static const struct column task_columns[] = {
+static const struct page_column task_columns[] = {
 	COLUMN(page_task, "serial~", serial), COLUMN(page_task, "number~", number),
 	COLUMN(page_task, "begin~", at.begin_ns), COLUMN(page_task, "length", at.length_ns),
 	COLUMN(page_task, "parent~", parent), COLUMN(page_task, "polls", polls),
@@ -509,26 +510,26 @@ static const struct column task_columns[] = {
 	COLUMN(page_task, "kind", kind), COLUMN(page_task, "role", role),
 	COLUMN(page_task, "outcome", outcome), COLUMN(page_task, "flags", flags), {0},
 };
-static const struct column call_columns[] = {
+static const struct page_column call_columns[] = {
 	COLUMN(page_call, "thread~", thread), COLUMN(page_call, "begin~", at.begin_ns),
 	COLUMN(page_call, "length", at.length_ns), COLUMN(page_call, "task~", task),
 	COLUMN(page_call, "call", call), COLUMN(page_call, "keeps_worker", keeps_worker), {0},
 };
-static const struct column park_columns[] = {
+static const struct page_column park_columns[] = {
 	COLUMN(page_park, "thread~", thread), COLUMN(page_park, "begin~", at.begin_ns),
 	COLUMN(page_park, "length", at.length_ns), COLUMN(page_park, "call", call), {0},
 };
-static const struct column off_cpu_columns[] = {
+static const struct page_column off_cpu_columns[] = {
 	COLUMN(page_off_cpu, "thread~", thread), COLUMN(page_off_cpu, "begin~", at.begin_ns),
 	COLUMN(page_off_cpu, "length", at.length_ns), COLUMN(page_off_cpu, "task~", task),
 	COLUMN(page_off_cpu, "reason", reason), COLUMN(page_off_cpu, "syscall", syscall), {0},
 };
-static const struct column sample_columns[] = {
+static const struct page_column sample_columns[] = {
 	COLUMN(page_sample, "thread~", thread), COLUMN(page_sample, "begin~", at.begin_ns),
 	COLUMN(page_sample, "length", at.length_ns), COLUMN(page_sample, "task~", task),
 	COLUMN(page_sample, "type", type), COLUMN(page_sample, "stack", node), {0},
 };
-static const struct column future_columns[] = {
+static const struct page_column future_columns[] = {
 	COLUMN(page_future, "thread~", thread), COLUMN(page_future, "begin~", at.begin_ns),
 	COLUMN(page_future, "length", at.length_ns), COLUMN(page_future, "task~", task),
 	COLUMN(page_future, "serial~", serial), COLUMN(page_future, "kind", kind),
@@ -536,7 +537,7 @@ static const struct column future_columns[] = {
 };
 /* clang-format on */
 
-static uint64_t value(const struct column *c, const char *item)
+static uint64_t value(const struct page_column *c, const char *item)
 {
 	uint64_t wide;
 	uint32_t narrow;
@@ -549,7 +550,7 @@ static uint64_t value(const struct column *c, const char *item)
 	return narrow;
 }
 
-static void write_column(const struct table_kept *t, const struct column *c, struct buf *out)
+static void write_column(const struct table_kept *t, const struct page_column *c, struct buf *out)
 {
 	bool differences = strchr(c->name, '~');
 	uint64_t before = 0;
@@ -565,15 +566,15 @@ static void write_column(const struct table_kept *t, const struct column *c, str
 	}
 }
 
-static void write_table(const struct table_kept *t, const char *name, const struct column *columns,
-			struct buf *out, struct json *j)
+static void write_table(const struct table_kept *t, const char *name,
+			const struct page_column *columns, struct buf *out, struct json *j)
 {
 	json_object(j, name);
 	json_u64(j, "n", t->n);
 	json_u64(j, "left_out", t->n_left_out);
 	json_u64(j, "left_out_below_ns", t->n_left_out ? t->floor_ns : 0);
 	json_array(j, "columns");
-	for (const struct column *c = columns; c->name; c++) {
+	for (const struct page_column *c = columns; c->name; c++) {
 		json_string(j, NULL, c->name);
 		write_column(t, c, out);
 	}
@@ -586,7 +587,7 @@ static void write_table(const struct table_kept *t, const char *name, const stru
 static int by_thread(const void *a, const void *b, void *arg)
 {
 	size_t thread_at = *(size_t *)arg;
-	const struct item *x = a, *y = b;
+	const struct page_item *x = a, *y = b;
 	uint32_t s, t;
 
 	memcpy(&s, (const char *)a + thread_at, sizeof(s));
@@ -884,7 +885,7 @@ struct page_data *page_data_new(struct trace_reader *r, uint64_t base_ns, uint64
 	d->reader = r;
 	d->base_ns = base_ns;
 	d->cell_ns = end_ns > base_ns ? (end_ns - base_ns) / CELLS + 1 : 1;
-	pool_init(&d->lives, sizeof(struct live_task));
+	pool_init(&d->lives, sizeof(struct page_live_task));
 	table_init(&d->polls, sizeof(struct page_poll), MOST_POLLS);
 	table_init(&d->tasks, sizeof(struct page_task), MOST_TASKS);
 	table_init(&d->calls, sizeof(struct page_call), MOST_OTHERS);

@@ -190,7 +190,7 @@ static void fit(const struct table *t, size_t *widths, size_t limit)
 
 /* ---- rows ---- */
 
-struct layout {
+struct table_layout {
 	const struct table *t;
 	size_t *widths;
 	unsigned indent;
@@ -199,7 +199,7 @@ struct layout {
 };
 
 /* `row`: SIZE_MAX for the titles. */
-static void write_row(const struct layout *l, struct buf *out, size_t row)
+static void write_row(const struct table_layout *l, struct buf *out, size_t row)
 {
 	const struct table *t = l->t;
 	/* spaces, written only before a text: no blanks at the line's end */
@@ -255,7 +255,7 @@ static bool same_text(const struct row_text *x, const struct row_text *y)
 	       (!x->text.len || !memcmp(x->text.data, y->text.data, x->text.len));
 }
 
-static void replace(const struct layout *l, size_t row, size_t column, struct buf *text)
+static void replace(const struct table_layout *l, size_t row, size_t column, struct buf *text)
 {
 	char **place = &l->instead[row * l->t->n_columns + column];
 
@@ -264,7 +264,7 @@ static void replace(const struct layout *l, size_t row, size_t column, struct bu
 }
 
 /* Cuts the names of rows that read the same from where they begin to differ, if they do. */
-static void cut_apart(const struct layout *l, const struct row_text *rows, size_t n)
+static void cut_apart(const struct table_layout *l, const struct row_text *rows, size_t n)
 {
 	const struct table *t = l->t;
 	bool done = false;
@@ -292,7 +292,7 @@ static void cut_apart(const struct layout *l, const struct row_text *rows, size_
 	}
 }
 
-static void number(const struct layout *l, const struct row_text *rows, size_t n)
+static void number(const struct table_layout *l, const struct row_text *rows, size_t n)
 {
 	size_t name = first_name(l->t);
 
@@ -311,7 +311,7 @@ static void number(const struct layout *l, const struct row_text *rows, size_t n
 }
 
 /* Rows that read the same: their names are cut in another way, or numbered. */
-static void distinguish(struct layout *l, struct row_text *rows, size_t n, bool by_number)
+static void distinguish(struct table_layout *l, struct row_text *rows, size_t n, bool by_number)
 {
 	size_t name = first_name(l->t), k;
 
@@ -336,7 +336,8 @@ static void distinguish(struct layout *l, struct row_text *rows, size_t n, bool 
 	}
 }
 
-static void write_rows(struct layout *l, struct buf *out, const char *style, const char *style_end)
+static void write_rows(struct table_layout *l, struct buf *out, const char *style,
+		       const char *style_end)
 {
 	size_t n = n_rows(l->t);
 	struct row_text *rows = calloc(n + 1, sizeof(*rows));
@@ -366,7 +367,7 @@ void table_write(const struct table *t, struct buf *out, unsigned width, unsigne
 {
 	_cleanup_free_ size_t *widths = t->failed ? NULL : calloc(t->n_columns, sizeof(*widths));
 	char **instead = t->failed ? NULL : calloc(t->n_cells + 1, sizeof(*instead));
-	struct layout l = {.t = t, .widths = widths, .indent = indent, .instead = instead};
+	struct table_layout l = {.t = t, .widths = widths, .indent = indent, .instead = instead};
 	size_t limit = width > indent ? width - indent : 1;
 	_cleanup_buf_ struct buf same = BUF_INIT;
 

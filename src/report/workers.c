@@ -21,7 +21,7 @@
 
 enum sort { BY_THREAD = 0, BY_ADDRESS, N_SORTS };
 
-struct unit {
+struct worker_unit {
 	uint64_t name; /* address, or index of the thread */
 	uint32_t thread;
 	bool worker;		      /* of threads: all others are left out */
@@ -41,7 +41,7 @@ struct mtask {
 	uint64_t n_blocked[N_SORTS];
 	unsigned n_holders;
 	struct mtask *next, **link; /* all of them, and what points at this one */
-	struct unit **units;
+	struct worker_unit **units;
 	size_t n_units, cap_units;
 };
 
@@ -68,7 +68,7 @@ struct machines {
 	uint64_t n_tasks;
 	enum sort sort; /* which of the two counts */
 	/* sorted, for output */
-	struct unit **shown;
+	struct worker_unit **shown;
 	size_t n_shown, n_idle;
 	struct parent **shown_parents;
 	size_t n_parents;
@@ -77,9 +77,10 @@ struct machines {
 
 /* ---- collecting ---- */
 
-static struct unit *unit_of(struct machines *m, enum sort sort, uint64_t name, uint32_t thread)
+static struct worker_unit *unit_of(struct machines *m, enum sort sort, uint64_t name,
+				   uint32_t thread)
 {
-	struct unit *u = map_get(&m->units[sort], name, 0);
+	struct worker_unit *u = map_get(&m->units[sort], name, 0);
 	if (u)
 		return u;
 	u = map_new(&m->units[sort], name, 0, sizeof(*u));
@@ -169,7 +170,7 @@ static int release(struct machines *m, struct mtask *t)
 	return t && --t->n_holders == 0 ? finish_task(m, t) : 0;
 }
 
-static int set_last(struct machines *m, struct unit *u, struct mtask *t)
+static int set_last(struct machines *m, struct worker_unit *u, struct mtask *t)
 {
 	struct mtask *before = u->last;
 	if (t)
@@ -178,7 +179,7 @@ static int set_last(struct machines *m, struct unit *u, struct mtask *t)
 	return release(m, before);
 }
 
-static int ran_on(struct mtask *t, struct unit *u)
+static int ran_on(struct mtask *t, struct worker_unit *u)
 {
 	for (size_t i = t->n_units; i--;)
 		if (t->units[i] == u)
@@ -238,7 +239,7 @@ static int on_poll(void *ctx, const struct tl_poll *poll)
 
 	if (poll->depth || (!root && !counts(poll->task)))
 		return 0;
-	struct unit *u = unit_of(m, BY_THREAD, poll->thread, poll->thread);
+	struct worker_unit *u = unit_of(m, BY_THREAD, poll->thread, poll->thread);
 	if (!u)
 		return -ENOMEM;
 	bool blocked = tl_poll_measured(poll) && poll->end_ns - poll->begin_ns >= m->no_progress_ns;
@@ -254,7 +255,7 @@ static int on_poll(void *ctx, const struct tl_poll *poll)
 static int on_machine(void *ctx, const struct tl_machine *machine)
 {
 	struct machines *m = ctx;
-	struct unit *u = unit_of(m, BY_ADDRESS, machine->machine, machine->thread);
+	struct worker_unit *u = unit_of(m, BY_ADDRESS, machine->machine, machine->thread);
 
 	if (!u)
 		return -ENOMEM;
@@ -281,7 +282,7 @@ static int on_thread_end(void *ctx, const struct tl_thread *thread)
 	struct machines *m = ctx;
 	if (!thread->worker)
 		return 0;
-	struct unit *u = unit_of(m, BY_THREAD, thread->thread, thread->thread);
+	struct worker_unit *u = unit_of(m, BY_THREAD, thread->thread, thread->thread);
 	if (!u)
 		return -ENOMEM;
 	u->worker = true;
@@ -300,7 +301,8 @@ static const struct timeline_sink collect = {
 
 static int compare_units(const void *a, const void *b)
 {
-	const struct unit *x = *(struct unit *const *)a, *y = *(struct unit *const *)b;
+	const struct worker_unit *x = *(struct worker_unit *const *)a,
+				 *y = *(struct worker_unit *const *)b;
 
 	return DESCENDING(x->n_tasks, y->n_tasks) ?: ASCENDING(x->name, y->name);
 }
@@ -325,7 +327,7 @@ static int sort_all(struct machines *m)
 	if (!m->shown || !m->shown_parents)
 		return -ENOMEM;
 	for (size_t pos = 0; (e = map_next(units, &pos));) {
-		struct unit *u = e->value;
+		struct worker_unit *u = e->value;
 		if (m->sort == BY_THREAD && !u->worker && !u->n_runs)
 			continue;
 		m->shown[m->n_shown++] = u;
@@ -383,7 +385,7 @@ void machines_free(struct machines *m)
 
 /* ---- text ---- */
 
-static void unit_name(const struct machines *m, const struct unit *u, struct buf *out)
+static void unit_name(const struct machines *m, const struct worker_unit *u, struct buf *out)
 {
 	if (m->sort == BY_ADDRESS)
 		buf_printf(out, "0x%" PRIx64, u->name);
@@ -420,7 +422,7 @@ static void write_units(const struct machines *m, struct buf *out)
 	table_init(&t, columns, sizeof(columns) / sizeof(columns[0]));
 	size_t n = limit(m, m->n_shown);
 	for (size_t i = 0; i < n; i++) {
-		const struct unit *u = m->shown[i];
+		const struct worker_unit *u = m->shown[i];
 		_cleanup_buf_ struct buf name = BUF_INIT;
 		unit_name(m, u, &name);
 		table_cell(&t, name.data ? name.data : "");
@@ -558,7 +560,7 @@ void machines_json(const struct machines *m, struct buf *out)
 	json_u64(&j, "lost", m->totals.n_lost);
 	json_array(&j, "machines");
 	for (size_t i = 0; i < m->n_shown; i++) {
-		const struct unit *u = m->shown[i];
+		const struct worker_unit *u = m->shown[i];
 		_cleanup_buf_ struct buf name = BUF_INIT;
 		unit_name(m, u, &name);
 		json_object(&j, NULL);

@@ -48,7 +48,7 @@ struct step {
 };
 
 /* The way of one site. */
-struct way {
+struct caller_way {
 	struct elf_image *image;
 	const struct call_index *calls;
 	const char *libraries;
@@ -84,14 +84,14 @@ static bool calls_program(const char *name, bool of_root)
 	return false;
 }
 
-static bool waits(const struct way *w, uint64_t function)
+static bool waits(const struct caller_way *w, uint64_t function)
 {
 	size_t at = PARTITION_POINT(i, 0, w->n_waiting, w->waiting[i] < function);
 
 	return at < w->n_waiting && w->waiting[at] == function;
 }
 
-static void look(const struct way *w, struct step *s, struct passed *passed)
+static void look(const struct caller_way *w, struct step *s, struct passed *passed)
 {
 	const struct elf_symbol *symbol = elf_image_symbol_at(w->image, s->function);
 	_cleanup_free_ char *name = symbol ? name_demangle(symbol->name) : NULL;
@@ -113,7 +113,7 @@ static void look(const struct way *w, struct step *s, struct passed *passed)
 				 strstr(name, "maybe_move_runtime");
 }
 
-static bool is_known(const struct way *w, uint64_t at)
+static bool is_known(const struct caller_way *w, uint64_t at)
 {
 	for (size_t i = 0; i < w->n; i++)
 		if (w->steps[i].at == at)
@@ -122,7 +122,7 @@ static bool is_known(const struct way *w, uint64_t at)
 }
 
 /* From one function that is still in the runtime, or in a library, to its callers. */
-static void climb(struct way *w, size_t i, struct passed *passed)
+static void climb(struct caller_way *w, size_t i, struct passed *passed)
 {
 	const struct step *s = &w->steps[i];
 	size_t n, max = w->of_root ? MAX_ROOT_CALLERS : MAX_CALLERS;
@@ -143,7 +143,7 @@ static void climb(struct way *w, size_t i, struct passed *passed)
 	}
 }
 
-static void find_way(struct way *w, uint64_t site, struct passed *passed)
+static void find_way(struct caller_way *w, uint64_t site, struct passed *passed)
 {
 	struct step first = {.at = site};
 	uint64_t end;
@@ -188,7 +188,7 @@ static char *place_of(struct elf_image *image, uint64_t at)
 }
 
 /* "app::serve+0x1f3, app::main+0x40 via pool::spawn+0x12"; copies of a function have one name. */
-static void add_place(const struct way *w, struct buf *where, const struct step *s)
+static void add_place(const struct caller_way *w, struct buf *where, const struct step *s)
 {
 	_cleanup_free_ char *place = place_of(w->image, s->at), *via = NULL, *text = NULL;
 	uint64_t library = 0;
@@ -250,7 +250,7 @@ static int settle_only(struct runtime_scan *f, size_t first_kind)
 	return name_worker(only, false);
 }
 
-static int keep_callers(const struct way *w, struct scan_site *site)
+static int keep_callers(const struct caller_way *w, struct scan_site *site)
 {
 	if (w->n < 2)
 		return 0;
@@ -264,7 +264,7 @@ static int keep_callers(const struct way *w, struct scan_site *site)
 }
 
 /* One site's places; with none of the program's own it keeps what it has. */
-static int emit(const struct way *w, struct scan_site *site)
+static int emit(const struct caller_way *w, struct scan_site *site)
 {
 	struct buf where = BUF_INIT;
 	bool root = false;
@@ -354,7 +354,7 @@ int callers_find(struct elf_image *image, struct runtime_scan *f, size_t first_k
 	_cleanup_(call_index_done) struct call_index calls = {0};
 	_cleanup_free_ bool *has_message = calloc(f->n_kinds + 1, sizeof(*has_message));
 	_cleanup_free_ uint64_t *waiting = NULL;
-	struct way w = {
+	struct caller_way w = {
 		.image = image, .calls = &calls, .libraries = f->libraries ? f->libraries : ""};
 
 	if (!has_message)
@@ -398,7 +398,7 @@ static char *future_in(const char *function)
 	return at ? name_argument(at + strlen(part)) : NULL;
 }
 
-static void name_block_on(const struct way *w, struct scan_block_on *b)
+static void name_block_on(const struct caller_way *w, struct scan_block_on *b)
 {
 	const struct elf_symbol *symbol = elf_image_symbol_at(w->image, b->site.addr);
 	_cleanup_free_ char *function = symbol ? name_demangle(symbol->name) : NULL;
@@ -415,10 +415,10 @@ static void name_block_on(const struct way *w, struct scan_block_on *b)
 int callers_of_block_ons(struct elf_image *image, struct runtime_scan *f)
 {
 	_cleanup_(call_index_done) struct call_index calls = {0};
-	struct way w = {.image = image,
-			.calls = &calls,
-			.libraries = f->libraries ? f->libraries : "",
-			.of_root = true};
+	struct caller_way w = {.image = image,
+			       .calls = &calls,
+			       .libraries = f->libraries ? f->libraries : "",
+			       .of_root = true};
 
 	if (!f->n_block_ons || !elf_image_has_symtab(image))
 		return 0;

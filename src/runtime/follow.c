@@ -81,19 +81,19 @@ static bool contains(const uint64_t *addrs, size_t n, uint64_t addr)
 	return false;
 }
 
-struct reading {
+struct follower_reading {
 	uint64_t callees[256], loaded[16]; /* words that registers were loaded from */
 	size_t n, cost;
 };
 
-static bool collects(const struct follower *f, const struct reading *r)
+static bool collects(const struct follower *f, const struct follower_reading *r)
 {
 	return r->n < sizeof(r->callees) / sizeof(r->callees[0]) &&
 	       r->cost < MAX_FUNCTION_INSTRUCTIONS && r->cost < f->n_insns_left;
 }
 
-static void collect(struct follower *f, struct reading *r, const struct insn *in, uint64_t start,
-		    uint64_t end)
+static void collect(struct follower *f, struct follower_reading *r, const struct insn *in,
+		    uint64_t start, uint64_t end)
 {
 	uint64_t to = leaves_to(f->image, in, start, end);
 
@@ -108,7 +108,7 @@ static void collect(struct follower *f, struct reading *r, const struct insn *in
 		r->callees[r->n++] = to;
 }
 
-static void read_function(struct follower *f, uint64_t function, struct reading *r,
+static void read_function(struct follower *f, uint64_t function, struct follower_reading *r,
 			  follow_insn_fn *each, void *opaque)
 {
 	_cleanup_(own_code_done) struct own_code code = {0};
@@ -128,7 +128,8 @@ static void read_function(struct follower *f, uint64_t function, struct reading 
 	}
 }
 
-static struct callees *remember(struct follower *f, uint64_t function, const struct reading *r)
+static struct callees *remember(struct follower *f, uint64_t function,
+				const struct follower_reading *r)
 {
 	struct callees *old = map_get(&f->known, function, 0);
 	struct callees *c = malloc(sizeof(*c) + r->n * sizeof(c->addrs[0]));
@@ -151,7 +152,7 @@ static const struct callees *callees_of(struct follower *f, uint64_t function)
 	struct callees *c = map_get(&f->known, function, 0);
 
 	if (!c || (!c->paid && c->cost > f->n_insns_left)) {
-		struct reading r = {0};
+		struct follower_reading r = {0};
 
 		read_function(f, function, &r, NULL, NULL);
 		c = remember(f, function, &r);
@@ -166,7 +167,7 @@ static const struct callees *callees_of(struct follower *f, uint64_t function)
 int follower_read(struct follower *f, uint64_t function, follow_insn_fn *each, void *opaque)
 {
 	bool known = map_get(&f->known, function, 0);
-	struct reading r = {0};
+	struct follower_reading r = {0};
 
 	read_function(f, function, &r, each, opaque);
 	return known || remember(f, function, &r) ? 0 : -ENOMEM;

@@ -98,12 +98,12 @@ static bool read_types(struct clue *c, const char *name, const char *before, uns
 }
 
 /* Names of functions that drop a task's parts, the most telling first. */
-struct part {
+struct name_part {
 	const char *legacy, *v0; /* in the mangled name */
 	const char *before;	 /* in the demangled one */
 };
 
-static const struct part tokio_parts[] = {
+static const struct name_part tokio_parts[] = {
 	{"task..core..Cell$LT$", "4task4core4Cell", "tokio::runtime::task::core::Cell<"},
 	{"task..core..Core$LT$", "4task4core4Core", "tokio::runtime::task::core::Core<"},
 	{"task..core..Stage$LT$", "4task4core5Stage", "tokio::runtime::task::core::Stage<"},
@@ -112,13 +112,13 @@ static const struct part tokio_parts[] = {
 };
 
 /* The guard in `run` that closes the task if the future panics names all its types. */
-static const struct part async_task_parts[] = {
+static const struct name_part async_task_parts[] = {
 	{"..run..Guard$LT$", "3run5Guard", "::run::Guard<"},
 };
 
 /* What differs between the runtimes. */
 struct naming {
-	const struct part *parts;
+	const struct name_part *parts;
 	size_t n_parts;
 	unsigned s_index;	 /* which argument of those is the scheduler */
 	const char *poll_symbol; /* in the mangled name of poll */
@@ -154,7 +154,7 @@ static enum follow_step visit_parts(uint64_t addr, const struct elf_symbol *s, v
 	if (!s)
 		return FOLLOW_PAST;
 	for (size_t i = 0; i < w->best; i++) {
-		const struct part *part = &w->naming->parts[i];
+		const struct name_part *part = &w->naming->parts[i];
 		_cleanup_free_ char *name = NULL;
 
 		if (!strstr(s->name, part->legacy) && !strstr(s->name, part->v0))

@@ -33,7 +33,7 @@ struct address_life {
 	bool begun, woken; /* of its poll: the begin is in the run, a wake as well */
 };
 
-struct window {
+struct tie_window {
 	const struct trace_event *run;
 	unsigned n, n_lives;
 	uint64_t pending;	/* not in order yet: bits, as all below */
@@ -73,7 +73,7 @@ static bool ends(const struct trace_event *e)
 
 /* ---- how a task came here ---- */
 
-static struct address_life *life_of(struct window *w, const struct trace_event *e)
+static struct address_life *life_of(struct tie_window *w, const struct trace_event *e)
 {
 	for (unsigned i = 0; i < w->n_lives; i++)
 		if (w->lives[i].task == e->task && w->lives[i].kind == e->kind)
@@ -83,7 +83,7 @@ static struct address_life *life_of(struct window *w, const struct trace_event *
 }
 
 /* Has the poll that ends there begun in the run? */
-static bool begun(const struct window *w, unsigned end)
+static bool begun(const struct tie_window *w, unsigned end)
 {
 	for (uint64_t rest = w->of[end]->events & w->after[end]; rest; rest &= rest - 1)
 		if (begins(&w->run[__builtin_ctzll(rest)]))
@@ -91,7 +91,7 @@ static bool begun(const struct window *w, unsigned end)
 	return false;
 }
 
-static void learn(struct window *w, unsigned i)
+static void learn(struct tie_window *w, unsigned i)
 {
 	const struct trace_event *e = &w->run[i];
 	struct address_life *l = w->of[i];
@@ -108,7 +108,7 @@ static void learn(struct window *w, unsigned i)
 }
 
 /* True if events of several threads are about one task. */
-static bool look(struct window *w)
+static bool look(struct tie_window *w)
 {
 	bool shared = false;
 
@@ -141,7 +141,7 @@ static bool look(struct window *w)
 /* ---- and goes on ---- */
 
 /* Is one of these still to come, from another thread, about the task of event i? */
-static bool awaited(const struct window *w, unsigned i, bool (*is)(const struct trace_event *e))
+static bool awaited(const struct tie_window *w, unsigned i, bool (*is)(const struct trace_event *e))
 {
 	for (uint64_t rest = w->of[i]->events & w->pending; rest; rest &= rest - 1) {
 		const struct trace_event *e = &w->run[__builtin_ctzll(rest)];
@@ -174,7 +174,7 @@ static bool is_no_drop(const struct trace_event *e)
 }
 
 /* Does the poll that begins there go on after the run? */
-static bool lasts(const struct window *w, unsigned begin)
+static bool lasts(const struct tie_window *w, unsigned begin)
 {
 	for (uint64_t rest = w->of[begin]->events & w->pending; rest; rest &= rest - 1) {
 		unsigned i = (unsigned)__builtin_ctzll(rest);
@@ -185,7 +185,7 @@ static bool lasts(const struct window *w, unsigned begin)
 	return true;
 }
 
-static bool begin_fits(const struct window *w, unsigned i)
+static bool begin_fits(const struct tie_window *w, unsigned i)
 {
 	const struct address_life *l = w->of[i];
 
@@ -195,7 +195,7 @@ static bool begin_fits(const struct window *w, unsigned i)
 	       (l->state == ANY && !awaited(w, i, is_other_wake));
 }
 
-static bool fits(const struct window *w, unsigned i)
+static bool fits(const struct tie_window *w, unsigned i)
 {
 	const struct trace_event *e = &w->run[i];
 	const struct address_life *l = w->of[i];
@@ -241,7 +241,7 @@ static void play(struct address_life *l, const struct trace_event *e)
 }
 
 /* Of events of its kind on other threads one may be what this spawn has made. */
-static bool spawn_awaited(const struct window *w, unsigned i)
+static bool spawn_awaited(const struct tie_window *w, unsigned i)
 {
 	for (uint64_t rest = w->of[i] ? w->spawns & w->pending : 0; rest; rest &= rest - 1) {
 		const struct trace_event *e = &w->run[__builtin_ctzll(rest)];
@@ -252,7 +252,7 @@ static bool spawn_awaited(const struct window *w, unsigned i)
 	return false;
 }
 
-static unsigned next(const struct window *w)
+static unsigned next(const struct tie_window *w)
 {
 	unsigned fitting = WINDOW, first = WINDOW;
 
@@ -276,7 +276,7 @@ static unsigned next(const struct window *w)
 static void order_window(struct trace_event *run, unsigned n)
 {
 	struct trace_event in_order[WINDOW];
-	struct window w;
+	struct tie_window w;
 
 	w.run = run;
 	w.n = n;

@@ -35,10 +35,10 @@ struct view_answer {
 	unsigned limit_mib; /* of memory, more than the server has */
 	/* Writes the body. 0; -EINVAL with a sentence: the query is wrong; -ENOENT: there is no such thing; -E2BIG:
 	 * it would cost too much; other negative errno: it failed. */
-	int (*make)(const struct view_source *v, const struct request *q, struct buf *out,
+	int (*make)(const struct view_source *v, const struct view_request *q, struct buf *out,
 		    struct error *err);
 	/* In place of that: view_begin(), then the body, piece by piece. */
-	int (*stream)(const struct view_source *v, const struct request *q, int fd,
+	int (*stream)(const struct view_source *v, const struct view_request *q, int fd,
 		      struct error *err);
 };
 
@@ -48,26 +48,27 @@ const struct view_answer *view_find_answer(const char *path);
 /* Begins what a stream writes: "STATUS TYPE NAME\n", the name of a file that the browser saves, or NULL. */
 void view_begin(int fd, int status, const char *type, const char *name);
 
-int answer_trace(const struct view_source *v, const struct request *q, struct buf *out,
+int answer_trace(const struct view_source *v, const struct view_request *q, struct buf *out,
 		 struct error *err);
-int answer_cells(const struct view_source *v, const struct request *q, struct buf *out,
+int answer_cells(const struct view_source *v, const struct view_request *q, struct buf *out,
 		 struct error *err);
-int answer_slices(const struct view_source *v, const struct request *q, struct buf *out,
+int answer_slices(const struct view_source *v, const struct view_request *q, struct buf *out,
 		  struct error *err);
-int answer_tasks(const struct view_source *v, const struct request *q, struct buf *out,
+int answer_tasks(const struct view_source *v, const struct view_request *q, struct buf *out,
 		 struct error *err);
-int answer_report(const struct view_source *v, const struct request *q, struct buf *out,
+int answer_report(const struct view_source *v, const struct view_request *q, struct buf *out,
 		  struct error *err);
-int answer_flame(const struct view_source *v, const struct request *q, struct buf *out,
+int answer_flame(const struct view_source *v, const struct view_request *q, struct buf *out,
 		 struct error *err);
-int answer_heat(const struct view_source *v, const struct request *q, struct buf *out,
+int answer_heat(const struct view_source *v, const struct view_request *q, struct buf *out,
 		struct error *err);
-int answer_task(const struct view_source *v, const struct request *q, struct buf *out,
+int answer_task(const struct view_source *v, const struct view_request *q, struct buf *out,
 		struct error *err);
-int answer_poll(const struct view_source *v, const struct request *q, struct buf *out,
+int answer_poll(const struct view_source *v, const struct view_request *q, struct buf *out,
 		struct error *err);
-int answer_search(const struct view_source *v, const struct request *q, struct buf *out,
+int answer_search(const struct view_source *v, const struct view_request *q, struct buf *out,
 		  struct error *err);
-int answer_download(const struct view_source *v, const struct request *q, int fd,
+int answer_download(const struct view_source *v, const struct view_request *q, int fd,
 		    struct error *err);
-int answer_file(const struct view_source *v, const struct request *q, int fd, struct error *err);
+int answer_file(const struct view_source *v, const struct view_request *q, int fd,
+		struct error *err);

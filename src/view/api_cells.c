@@ -151,7 +151,7 @@ static int write_lanes(struct cells *c, const char *wanted, struct json *j, stru
 	return 0;
 }
 
-int answer_cells(const struct view_source *v, const struct request *q, struct buf *out,
+int answer_cells(const struct view_source *v, const struct view_request *q, struct buf *out,
 		 struct error *err)
 {
 	_cleanup_free_ struct cells *c = calloc(1, sizeof(*c));

@@ -49,7 +49,7 @@ static int copy_all(int from, int to)
 	return n < 0 ? -errno : 0;
 }
 
-static int send_trace(const struct view_source *v, const struct request *q, int fd,
+static int send_trace(const struct view_source *v, const struct view_request *q, int fd,
 		      struct error *err)
 {
 	uint64_t *offsets = NULL;
@@ -75,7 +75,7 @@ static const char *type_of(const char *extension)
 								: "application/octet-stream";
 }
 
-static int send_export(const struct view_source *v, const struct request *q,
+static int send_export(const struct view_source *v, const struct view_request *q,
 		       const struct export_ops *ops, int fd, struct error *err)
 {
 	struct export_options opt = {.filter = {.lenient = true}};
@@ -97,7 +97,8 @@ static int send_export(const struct view_source *v, const struct request *q,
 	return code;
 }
 
-int answer_download(const struct view_source *v, const struct request *q, int fd, struct error *err)
+int answer_download(const struct view_source *v, const struct view_request *q, int fd,
+		    struct error *err)
 {
 	const char *as = request_param(q, "as");
 	const struct export_ops *ops = as ? export_find(as) : NULL;
@@ -109,7 +110,8 @@ int answer_download(const struct view_source *v, const struct request *q, int fd
 	return send_export(v, q, ops, fd, err);
 }
 
-int answer_file(const struct view_source *v, const struct request *q, int fd, struct error *err)
+int answer_file(const struct view_source *v, const struct view_request *q, int fd,
+		struct error *err)
 {
 	if (!v->viewer)
 		return error_set(err, -ENOENT, "no other viewer was asked for");

@@ -258,7 +258,7 @@ static int make_cpu(struct flame_answer *f, struct error *err)
 	return code == -E2BIG ? error_set(err, code, "the flame graph is too large") : code;
 }
 
-int answer_flame(const struct view_source *v, const struct request *q, struct buf *out,
+int answer_flame(const struct view_source *v, const struct view_request *q, struct buf *out,
 		 struct error *err)
 {
 	const char *kind = request_param(q, "kind");

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int parse_what(const struct request *q, enum index_heat_what *ret, struct error *err)
+static int parse_what(const struct view_request *q, enum index_heat_what *ret, struct error *err)
 {
 	static const char *const names[IH_N] = {
 		[IH_POLLS] = "polls", [IH_DELAYS] = "delays", [IH_WAITS] = "waits"};
@@ -77,7 +77,7 @@ static void write_heat(const struct heat *h, struct buf *out)
 	json_end_object(&j);
 }
 
-int answer_heat(const struct view_source *v, const struct request *q, struct buf *out,
+int answer_heat(const struct view_source *v, const struct view_request *q, struct buf *out,
 		struct error *err)
 {
 	_cleanup_free_ struct heat *h = calloc(1, sizeof(*h));

@@ -343,7 +343,7 @@ static bool parse_id(const char *text, uint64_t ret[4])
 	return ret[0] < UINT32_MAX && ret[1] < UINT32_MAX;
 }
 
-int answer_poll(const struct view_source *v, const struct request *q, struct buf *out,
+int answer_poll(const struct view_source *v, const struct view_request *q, struct buf *out,
 		struct error *err)
 {
 	struct view_places places = {0};

@@ -29,7 +29,7 @@ static int write_report(struct trace_reader *reader, const struct report_options
 }
 
 /* From the events of the window alone, and a little before it. */
-static int report_window(const struct view_source *v, const struct request *q,
+static int report_window(const struct view_source *v, const struct view_request *q,
 			 struct report_options *opt, uint64_t max_events, struct buf *out,
 			 struct error *err)
 {
@@ -55,7 +55,7 @@ static int report_window(const struct view_source *v, const struct request *q,
 	return write_report(v->tables, opt, true, out, err);
 }
 
-int answer_report(const struct view_source *v, const struct request *q, struct buf *out,
+int answer_report(const struct view_source *v, const struct view_request *q, struct buf *out,
 		  struct error *err)
 {
 	struct report_options opt = {.filter = {.lenient = true}};

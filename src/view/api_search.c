@@ -17,7 +17,7 @@
 #define MAX_FOUND 8u
 #define MAX_WINDOWS 48u
 
-struct found_task {
+struct search_hit {
 	uint32_t kind;
 	uint64_t task, begin_ns;
 };
@@ -31,7 +31,7 @@ struct name_search {
 	uint64_t max, n;
 	bool more;
 	struct json j;
-	struct found_task found[MAX_FOUND];
+	struct search_hit found[MAX_FOUND];
 	unsigned n_found, n_windows;
 	bool given; /* the number, by the only runtime, to a task that was found */
 	struct error *err;
@@ -130,7 +130,7 @@ static int search_places(struct name_search *s, struct error *err)
 
 /* ---- tasks by number ---- */
 
-static void task_hit(struct name_search *s, const struct found_task *f)
+static void task_hit(struct name_search *s, const struct search_hit *f)
 {
 	uint32_t lane = index_find_lane(s->v->index, IL_FAMILY, f->kind);
 	_cleanup_buf_ struct buf text = BUF_INIT;
@@ -157,13 +157,13 @@ static int take_task(void *ctx, const struct index_span *span)
 	s->given = s->given ||
 		   (span->blocked_ns == span->task && trace_reader_n_processes(s->v->tables) <= 1 &&
 		    trace_reader_n_runtimes(s->v->tables) <= 1);
-	task_hit(s, &(struct found_task){span->kind, span->task, span->begin_ns});
+	task_hit(s, &(struct search_hit){span->kind, span->task, span->begin_ns});
 	return 0;
 }
 
 static int take_named(void *ctx, const struct index_named *task)
 {
-	task_hit(ctx, &(struct found_task){task->kind, task->task, task->begin_ns});
+	task_hit(ctx, &(struct search_hit){task->kind, task->task, task->begin_ns});
 	return 0;
 }
 
@@ -183,7 +183,7 @@ static int take_slice(void *ctx, const struct index_span *span)
 		}
 	if (s->n_found < MAX_FOUND)
 		s->found[s->n_found++] =
-			(struct found_task){span->kind, span->task, span->begin_ns};
+			(struct search_hit){span->kind, span->task, span->begin_ns};
 	return 0;
 }
 
@@ -219,7 +219,7 @@ static int search_tasks(struct name_search *s, struct error *err)
 	return 0;
 }
 
-int answer_search(const struct view_source *v, const struct request *q, struct buf *out,
+int answer_search(const struct view_source *v, const struct view_request *q, struct buf *out,
 		  struct error *err)
 {
 	struct name_search s = {

@@ -47,8 +47,8 @@ static int take(void *ctx, const struct index_span *span)
 	return slice_add(&l->list, span);
 }
 
-static int find_lane(const struct view_source *v, const struct request *q, struct lane_slices *l,
-		     struct error *err)
+static int find_lane(const struct view_source *v, const struct view_request *q,
+		     struct lane_slices *l, struct error *err)
 {
 	uint64_t lane = UINT64_MAX;
 
@@ -59,8 +59,8 @@ static int find_lane(const struct view_source *v, const struct request *q, struc
 	return l->lane ? 0 : error_set(err, -ENOENT, "there is no such lane");
 }
 
-static int read_lane(const struct view_source *v, const struct request *q, struct lane_slices *l,
-		     struct window *w, struct error *err)
+static int read_lane(const struct view_source *v, const struct view_request *q,
+		     struct lane_slices *l, struct window *w, struct error *err)
 {
 	struct view_window window;
 
@@ -88,7 +88,7 @@ static void write_head(const struct view_source *v, const struct window *w, bool
 	json_bool(j, "more", more);
 }
 
-int answer_slices(const struct view_source *v, const struct request *q, struct buf *out,
+int answer_slices(const struct view_source *v, const struct view_request *q, struct buf *out,
 		  struct error *err)
 {
 	struct view_places places = {0};
@@ -219,7 +219,7 @@ static struct window_task **group(const struct lane_slices *l, const struct wind
 	return map_sorted(tasks, order);
 }
 
-int answer_tasks(const struct view_source *v, const struct request *q, struct buf *out,
+int answer_tasks(const struct view_source *v, const struct view_request *q, struct buf *out,
 		 struct error *err)
 {
 	task_order order = order_of(request_param(q, "sort"));

@@ -310,8 +310,8 @@ static void write_task(struct task_life *l, bool whole, uint64_t base_ns, struct
 	json_bool(j, "whole", whole && l->known);
 }
 
-static int read_request(const struct view_source *v, const struct request *q, struct task_life *l,
-			struct error *err)
+static int read_request(const struct view_source *v, const struct view_request *q,
+			struct task_life *l, struct error *err)
 {
 	const char *id = request_param(q, "id");
 	struct index_facts facts;
@@ -331,7 +331,7 @@ static int read_request(const struct view_source *v, const struct request *q, st
 	return index_spans(v->index, l->at_ns, l->at_ns + 1, find_life, l, err);
 }
 
-int answer_task(const struct view_source *v, const struct request *q, struct buf *out,
+int answer_task(const struct view_source *v, const struct view_request *q, struct buf *out,
 		struct error *err)
 {
 	struct view_places places = {0};

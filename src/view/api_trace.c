@@ -104,7 +104,7 @@ static void write_moments(const struct trace_reader *r, struct json *j)
 	json_end_array(j);
 }
 
-int answer_trace(const struct view_source *v, const struct request *q, struct buf *out,
+int answer_trace(const struct view_source *v, const struct view_request *q, struct buf *out,
 		 struct error *err)
 {
 	const struct trace_process *p = trace_reader_process(v->tables, 0);

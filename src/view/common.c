@@ -14,7 +14,7 @@
 
 #define CELLS 4096u /* that are read to sum up a window */
 
-int view_window(const struct view_source *v, const struct request *q, struct view_window *ret,
+int view_window(const struct view_source *v, const struct view_request *q, struct view_window *ret,
 		struct error *err)
 {
 	struct index_facts facts;

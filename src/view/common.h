@@ -10,7 +10,7 @@
 struct view_window {
 	uint64_t from_ns, to_ns;
 };
-int view_window(const struct view_source *v, const struct request *q, struct view_window *ret,
+int view_window(const struct view_source *v, const struct view_request *q, struct view_window *ret,
 		struct error *err);
 /* The trace's file with a position of its own: a descriptor or negative errno. */
 int view_open_again(const struct view_source *v, struct error *err);

@@ -16,7 +16,7 @@
 #define LEAST_NS NSEC_PER_SEC
 #define PAUSES 4 /* times the CPU time that it took to read what was new and to write the index */
 
-struct follow {
+struct trace_follow {
 	struct event_base *base;
 	struct view_source *source;
 	void (*changed)(void *ctx);
@@ -27,7 +27,7 @@ struct follow {
 	uint64_t began_ns, not_before_ns;
 };
 
-static void take_index(struct follow *f, struct index *index)
+static void take_index(struct trace_follow *f, struct index *index)
 {
 	struct trace_reader *tables;
 	const char *lost;
@@ -53,7 +53,7 @@ static void take_index(struct follow *f, struct index *index)
 
 static void on_built(evutil_socket_t fd, short what, void *ctx)
 {
-	struct follow *f = ctx;
+	struct trace_follow *f = ctx;
 	struct index *index;
 	uint64_t now = clock_monotonic_ns();
 
@@ -73,7 +73,7 @@ static void on_built(evutil_socket_t fd, short what, void *ctx)
 
 static void on_tick(evutil_socket_t fd, short what, void *ctx)
 {
-	struct follow *f = ctx;
+	struct trace_follow *f = ctx;
 	struct view_progress quiet = {0};
 	struct stat st;
 
@@ -91,15 +91,16 @@ static void on_tick(evutil_socket_t fd, short what, void *ctx)
 		view_growing_stop(f->growing);
 }
 
-struct follow *follow_start(struct event_base *base, struct view_source *source,
-			    struct view_growing *growing, void (*changed)(void *ctx), void *ctx)
+struct trace_follow *follow_start(struct event_base *base, struct view_source *source,
+				  struct view_growing *growing, void (*changed)(void *ctx),
+				  void *ctx)
 {
 	static const struct timeval interval = {.tv_usec = TICK_MS * 1000};
-	struct follow *f = calloc(1, sizeof(*f));
+	struct trace_follow *f = calloc(1, sizeof(*f));
 
 	if (!f)
 		return NULL;
-	*f = (struct follow){
+	*f = (struct trace_follow){
 		.base = base, .source = source, .growing = growing, .changed = changed, .ctx = ctx};
 	f->tick = event_new(base, -1, EV_PERSIST, on_tick, f);
 	if (!f->tick || event_add(f->tick, &interval) < 0) {
@@ -109,7 +110,7 @@ struct follow *follow_start(struct event_base *base, struct view_source *source,
 	return f;
 }
 
-void follow_stop(struct follow *f)
+void follow_stop(struct trace_follow *f)
 {
 	if (!f)
 		return;

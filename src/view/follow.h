@@ -8,11 +8,12 @@
 #include "view/answer.h"
 
 struct event_base;
-struct follow;
+struct trace_follow;
 struct view_growing;
 
 /* `changed` is called when the source has another index and other tables; `live` of the source becomes
  * false with the trace's end. NULL: out of memory. */
-struct follow *follow_start(struct event_base *base, struct view_source *source,
-			    struct view_growing *growing, void (*changed)(void *ctx), void *ctx);
-void follow_stop(struct follow *f);
+struct trace_follow *follow_start(struct event_base *base, struct view_source *source,
+				  struct view_growing *growing, void (*changed)(void *ctx),
+				  void *ctx);
+void follow_stop(struct trace_follow *f);

@@ -28,7 +28,7 @@ struct made {
 
 /* ---- the process ---- */
 
-struct reading {
+struct growing_reading {
 	int trace, socket;
 	bool asked;
 	bool copy; /* it is a copy that ends here */
@@ -39,7 +39,7 @@ struct reading {
 
 static void report_progress(void *ctx, uint64_t done, uint64_t total)
 {
-	const struct reading *r = ctx;
+	const struct growing_reading *r = ctx;
 
 	if (r->progress && r->progress->emit)
 		r->progress->emit(r->progress->ctx, done, total);
@@ -76,7 +76,7 @@ static void send_failure(int socket, int code, const char *text)
 }
 
 /* Until the server asks; without a server there is nothing to do. */
-static void wait_for_ask(struct reading *r)
+static void wait_for_ask(struct growing_reading *r)
 {
 	char ask;
 
@@ -93,7 +93,7 @@ static void wait_for_ask(struct reading *r)
  * ended here, and it waits for the next time. */
 static bool more(void *ctx)
 {
-	struct reading *r = ctx;
+	struct growing_reading *r = ctx;
 	int status = -1;
 
 	if (r->copy)
@@ -120,8 +120,8 @@ static bool more(void *ctx)
 	return true;
 }
 
-static void run(struct reading *r) __attribute__((noreturn));
-static void run(struct reading *r)
+static void run(struct growing_reading *r) __attribute__((noreturn));
+static void run(struct growing_reading *r)
 {
 	const struct view_progress progress = {report_progress, r};
 	int kept[] = {r->trace, r->socket};
@@ -164,7 +164,8 @@ static int start(struct view_growing *g, int trace, const struct view_progress *
 		return error_sys(err, -errno, "cannot start a process for the index");
 	g->pid = fork();
 	if (g->pid == 0)
-		run(&(struct reading){.trace = trace, .socket = ends[1], .progress = progress});
+		run(&(struct growing_reading){
+			.trace = trace, .socket = ends[1], .progress = progress});
 	int code = -errno;
 	close(ends[1]);
 	g->socket = ends[0];

@@ -68,7 +68,7 @@ static bool decode(char *text)
 	return true;
 }
 
-static int read_query(struct request *r, char *query)
+static int read_query(struct view_request *r, char *query)
 {
 	while (query && *query) {
 		char *next = strchr(query, '&'), *value;
@@ -88,12 +88,12 @@ static int read_query(struct request *r, char *query)
 }
 
 int request_read(const struct request_gate *gate, const struct request_head *head,
-		 struct request *ret)
+		 struct view_request *ret)
 {
 	const char *origin = head->origin, *site = head->fetch_site;
 	bool viewer = origin && gate->viewer && !strcmp(origin, gate->viewer);
 
-	memset(ret, 0, offsetof(struct request, text));
+	memset(ret, 0, offsetof(struct view_request, text));
 	if (!head->host || !is_host(gate, head->host))
 		return 403;
 	if (origin && !viewer && !is_origin(gate, origin))
@@ -118,7 +118,7 @@ int request_read(const struct request_gate *gate, const struct request_head *hea
 	return read_query(ret, query);
 }
 
-void request_copy(struct request *to, const struct request *from)
+void request_copy(struct view_request *to, const struct view_request *from)
 {
 	*to = *from;
 	to->path = to->text + (from->path - from->text);
@@ -130,7 +130,7 @@ void request_copy(struct request *to, const struct request *from)
 	}
 }
 
-const char *request_param(const struct request *r, const char *name)
+const char *request_param(const struct view_request *r, const char *name)
 {
 	for (unsigned i = 0; i < r->n_params; i++)
 		if (!strcmp(r->params[i].name, name))
@@ -138,7 +138,7 @@ const char *request_param(const struct request *r, const char *name)
 	return NULL;
 }
 
-int request_u64(const struct request *r, const char *name, uint64_t *ret)
+int request_u64(const struct view_request *r, const char *name, uint64_t *ret)
 {
 	const char *text = request_param(r, name);
 	char *end;

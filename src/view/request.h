@@ -20,7 +20,7 @@ struct request_gate {
 
 enum { REQUEST_PARAMS = 16, REQUEST_BYTES = 4096 };
 
-struct request {
+struct view_request {
 	const char *path; /* after the token: "", "api/cells"; not decoded */
 	struct {
 		const char *name, *value; /* decoded */
@@ -39,9 +39,9 @@ struct request_head {
 /* 200 with *ret, or the status of a refusal: 400 it is malformed or too long, 403 it is for another
  * host or by another page, 404 the token is wrong. */
 int request_read(const struct request_gate *gate, const struct request_head *head,
-		 struct request *ret);
-void request_copy(struct request *to, const struct request *from);
+		 struct view_request *ret);
+void request_copy(struct view_request *to, const struct view_request *from);
 /* NULL if absent. */
-const char *request_param(const struct request *r, const char *name);
+const char *request_param(const struct view_request *r, const char *name);
 /* A number; absent: *ret stays. -EINVAL: it is none. */
-int request_u64(const struct request *r, const char *name, uint64_t *ret);
+int request_u64(const struct view_request *r, const char *name, uint64_t *ret);

@@ -66,9 +66,9 @@ struct server {
 	struct evhttp_bound_socket *bound;
 	struct event *resume; /* takes connections again */
 	struct event *signals[3];
-	struct follow *follow;		  /* NULL: the trace is whole */
+	struct trace_follow *follow;	  /* NULL: the trace is whole */
 	struct view_growing growing;	  /* what makes its indexes, if it is not */
-	struct follower *followers;	  /* browsers that are notified when it has grown */
+	struct page_follower *followers;  /* browsers that are notified when it has grown */
 	const struct view_viewer *viewer; /* NULL: the own page */
 	struct request_gate gate;
 	struct view_source source;
@@ -77,10 +77,10 @@ struct server {
 	unsigned n_running, n_waiting;
 };
 
-struct follower {
+struct page_follower {
 	struct server *server;
 	struct evhttp_request *http;
-	struct follower *next;
+	struct page_follower *next;
 };
 
 /* An answer that is being made. */
@@ -88,7 +88,7 @@ struct answer_job {
 	struct server *server;
 	struct evhttp_request *http;
 	const struct view_answer *answer;
-	struct request request;
+	struct view_request request;
 	struct answer_job *next;
 	struct worker worker; /* if it runs; else it waits for its turn */
 	struct event *readable, *late;
@@ -393,8 +393,8 @@ static void start_waiting(struct server *s)
 	}
 }
 
-static void take_job(struct server *s, struct evhttp_request *http, const struct request *request,
-		     const struct view_answer *answer)
+static void take_job(struct server *s, struct evhttp_request *http,
+		     const struct view_request *request, const struct view_answer *answer)
 {
 	struct answer_job *job = s->n_waiting < MAX_WAITING ? calloc(1, sizeof(*job)) : NULL;
 
@@ -419,7 +419,7 @@ static void take_job(struct server *s, struct evhttp_request *http, const struct
 
 /* ---- followers ---- */
 
-static void notify_follower(struct follower *f)
+static void notify_follower(struct page_follower *f)
 {
 	const struct view_source *v = &f->server->source;
 	struct evbuffer *text = evbuffer_new();
@@ -437,9 +437,9 @@ static void notify_follower(struct follower *f)
 	}
 }
 
-static void follower_free(struct follower *f)
+static void follower_free(struct page_follower *f)
 {
-	struct follower **at = &f->server->followers;
+	struct page_follower **at = &f->server->followers;
 
 	while (*at && *at != f)
 		at = &(*at)->next;
@@ -450,7 +450,7 @@ static void follower_free(struct follower *f)
 
 static void on_follower_closed(struct evhttp_connection *connection, void *ctx)
 {
-	struct follower *f = ctx;
+	struct page_follower *f = ctx;
 
 	evhttp_connection_set_closecb(connection, NULL, NULL);
 	if (!evhttp_request_get_connection(f->http))
@@ -458,7 +458,7 @@ static void on_follower_closed(struct evhttp_connection *connection, void *ctx)
 	follower_free(f);
 }
 
-static void end_follower(struct follower *f)
+static void end_follower(struct page_follower *f)
 {
 	struct evhttp_connection *connection = evhttp_request_get_connection(f->http);
 
@@ -474,7 +474,7 @@ static void on_changed(void *ctx)
 {
 	struct server *s = ctx;
 
-	for (struct follower *f = s->followers, *next; f; f = next) {
+	for (struct page_follower *f = s->followers, *next; f; f = next) {
 		next = f->next;
 		notify_follower(f);
 		if (!s->source.live)
@@ -484,13 +484,13 @@ static void on_changed(void *ctx)
 
 static void take_follower(struct server *s, struct evhttp_request *http)
 {
-	struct follower *f = calloc(1, sizeof(*f));
+	struct page_follower *f = calloc(1, sizeof(*f));
 
 	if (!f) {
 		refuse(s, http, 503, "out of memory");
 		return;
 	}
-	*f = (struct follower){.server = s, .http = http, .next = s->followers};
+	*f = (struct page_follower){.server = s, .http = http, .next = s->followers};
 	s->followers = f;
 	evhttp_connection_set_closecb(evhttp_request_get_connection(http), on_follower_closed, f);
 	wait_for_request(evhttp_request_get_connection(http), false);
@@ -525,7 +525,7 @@ static void on_request(struct evhttp_request *http, void *ctx)
 		.origin = evhttp_find_header(in, "Origin"),
 		.fetch_site = evhttp_find_header(in, "Sec-Fetch-Site"),
 	};
-	struct request request;
+	struct view_request request;
 	/* Without an address it is one that evhttp could not read. */
 	int status = head.uri ? request_read(&s->gate, &head, &request) : 400;
 

@@ -123,7 +123,7 @@ static bool write_failure(int fd, int code, const struct error *err)
 }
 
 static bool write_answer(int fd, const struct view_source *source, const struct view_answer *answer,
-			 const struct request *request)
+			 const struct view_request *request)
 {
 	struct buf body = BUF_INIT;
 	struct error err = {0};
@@ -138,7 +138,7 @@ static bool write_answer(int fd, const struct view_source *source, const struct 
 }
 
 static bool stream_answer(int fd, const struct view_source *source,
-			  const struct view_answer *answer, const struct request *request)
+			  const struct view_answer *answer, const struct view_request *request)
 {
 	struct error err = {0};
 	int code = answer->stream(source, request, fd, &err);
@@ -148,9 +148,9 @@ static bool stream_answer(int fd, const struct view_source *source,
 }
 
 static void run(int fd, const struct view_source *source, const struct view_answer *answer,
-		const struct request *request) __attribute__((noreturn));
+		const struct view_request *request) __attribute__((noreturn));
 static void run(int fd, const struct view_source *source, const struct view_answer *answer,
-		const struct request *request)
+		const struct view_request *request)
 {
 	int kept[] = {fd, source->trace, index_fd(source->index), trace_reader_fd(source->tables)};
 
@@ -174,7 +174,7 @@ static void run(int fd, const struct view_source *source, const struct view_answ
 }
 
 int worker_start(struct worker *w, const struct view_source *source,
-		 const struct view_answer *answer, const struct request *request)
+		 const struct view_answer *answer, const struct view_request *request)
 {
 	int fds[2];
 

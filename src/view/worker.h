@@ -13,7 +13,7 @@ struct worker {
 
 /* 0 or negative errno. */
 int worker_start(struct worker *w, const struct view_source *source,
-		 const struct view_answer *answer, const struct request *request);
+		 const struct view_answer *answer, const struct view_request *request);
 /* After the end of what it wrote: waits for its end. True: the answer is whole. */
 bool worker_succeeded(struct worker *w);
 /* In a process that was forked: closes all descriptors but the standard ones and these, which it sorts. */

@@ -11,7 +11,7 @@
 
 #define TOKEN "0123456789abcdef0123456789abcdef"
 
-static void check(const struct request_head *head, const struct request *r)
+static void check(const struct request_head *head, const struct view_request *r)
 {
 	const char *end = r->text + sizeof(r->text);
 	uint64_t number = 0;
@@ -44,7 +44,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 						 .viewer = "https://viewer.example",
 						 .viewer_path = "file"};
 	char *text = malloc(size + 1), *lines[4] = {NULL}, *at = text;
-	static struct request request, copy;
+	static struct view_request request, copy;
 
 	if (!text)
 		return 0;

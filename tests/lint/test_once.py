@@ -48,3 +48,15 @@ def test_instructions_are_in_folders_of_their_architecture():
     """Bytes of instructions (calls, jumps by relative address, system calls), and registers by their names."""
     own = ("src/arch/x86_64/", "src/binary/x86_64/", "agent/x86_64/")
     assert uses(r"==? 0x(?:e8|e9|eb|0f05|8d)\b|0x0f, 0x05|\bregs?\.(?:rip|rsp|rax|rdi)\b", but=own) == []
+
+
+def test_a_struct_has_a_tag_of_its_own():
+    """So that editors and debuggers tell them apart. A backend defines the struct that its table of operations leaves
+    open."""
+    files = {}
+    for name, text in CODE.items():
+        for tag in re.findall(r"^struct (\w+) {", COMMENT.sub("", text), re.M):
+            files.setdefault(tag, set()).add(name)
+    shared = {tag: where for tag, where in files.items() if len(where) > 1}
+    assert shared.keys() == {"capture", "sched_backend"}
+    assert all(name.startswith("src/capture/") for where in shared.values() for name in where)

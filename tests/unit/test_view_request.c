@@ -17,7 +17,7 @@
 static const struct request_gate gate = {
 	.token = TOKEN, .port = 8900, .viewer = "https://viewer.example", .viewer_path = "file"};
 
-static int get(const char *uri, struct request *ret)
+static int get(const char *uri, struct view_request *ret)
 {
 	struct request_head head = {.uri = uri, .host = "127.0.0.1:8900"};
 
@@ -26,7 +26,7 @@ static int get(const char *uri, struct request *ret)
 
 static void a_request_is_its_path_and_parameters(void **state)
 {
-	struct request r, copy;
+	struct view_request r, copy;
 	uint64_t from = 7, to = 7, other = 7;
 
 	assert_int_equal(get(PAGE, &r), 200);
@@ -51,7 +51,7 @@ static void what_is_no_number_is_refused(void **state)
 {
 	static const char *const wrong[] = {
 		"", "-1", "+1", " 1", "1x", "0x1", "18446744073709551616", "%31%00"};
-	struct request r;
+	struct view_request r;
 	uint64_t v = 7;
 
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
@@ -73,7 +73,7 @@ static void a_wrong_token_finds_nothing(void **state)
 					    "/0123456789abcdef0123456789abcde/",
 					    "//" TOKEN "/",
 					    "/1" TOKEN "/"};
-	struct request r;
+	struct view_request r;
 
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)
 		assert_int_equal(get(wrong[i], &r), 404);
@@ -84,7 +84,7 @@ static void malformed_requests_are_refused(void **state)
 	static const char *const wrong[] = {
 		"", "x", PAGE "a?%", PAGE "a?%0", PAGE "a?%zz=1", PAGE "a?a=%00", PAGE "a?a=%g0"};
 	static char many[REQUEST_BYTES + 8] = PAGE "a?x";
-	struct request r;
+	struct view_request r;
 
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)
 		assert_int_equal(get(wrong[i], &r), 400);
@@ -129,7 +129,7 @@ static void only_this_host_and_this_page_are_answered(void **state)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		struct request_head head = {PAGE "api/trace", cases[i].host, cases[i].origin,
 					    cases[i].site};
-		struct request r;
+		struct view_request r;
 
 		assert_int_equal(request_read(&gate, &head, &r), cases[i].status);
 	}
@@ -140,7 +140,7 @@ static void the_viewer_that_was_opened_reads_its_file_and_nothing_else(void **st
 	struct request_head head = {PAGE "file", "127.0.0.1:8900", "https://viewer.example",
 				    "cross-site"};
 	struct request_gate none = gate;
-	struct request r;
+	struct view_request r;
 
 	assert_int_equal(request_read(&gate, &head, &r), 200);
 	assert_true(r.for_viewer);

@@ -39,7 +39,7 @@
 #define NONE UINT32_MAX
 
 /* A suspended future, or a pointer that leads to what follows. */
-struct item {
+struct open_item {
 	uint32_t point;
 	uint32_t parent; /* the innermost of those before it in which it lies; NONE: none */
 	uint64_t addr;	 /* of a pointer: where it leads to */
@@ -54,7 +54,7 @@ struct future_snapshot {
 	uint32_t n;
 	uint32_t half; /* the number of a pointer whose own address is known, 0: none */
 	uint64_t half_where;
-	struct item items[AGENT_LIST_MAX];
+	struct open_item items[AGENT_LIST_MAX];
 };
 
 /* An open poll with a function of its own. */
@@ -191,12 +191,12 @@ int inlined_points(struct drain *d, struct source *s, const struct place_program
 
 /* ---- lists ---- */
 
-static const struct await_point *point_of(const struct source *s, const struct item *item)
+static const struct await_point *point_of(const struct source *s, const struct open_item *item)
 {
 	return &s->points.v[item->point];
 }
 
-static const struct place_point *info_of(const struct source *s, const struct item *item)
+static const struct place_point *info_of(const struct source *s, const struct open_item *item)
 {
 	return &point_of(s, item)->info;
 }
@@ -208,7 +208,7 @@ static bool is_pointer(const struct place_point *p)
 
 /* The innermost of those before it in which an item lies. */
 static uint32_t parent_of(const struct source *s, const struct future_snapshot *l,
-			  const struct item *item)
+			  const struct open_item *item)
 {
 	for (uint32_t k = l->n; k-- > 0;)
 		if (item->where - l->items[k].addr < info_of(s, &l->items[k])->size)
@@ -232,7 +232,7 @@ static uint32_t recorded_items(const struct source *s, const struct future_snaps
 
 	clear(ret);
 	for (uint32_t i = 0; i < l->n; i++) {
-		struct item item = l->items[i];
+		struct open_item item = l->items[i];
 		uint32_t parent = item.parent == NONE ? NONE : to[item.parent];
 
 		to[i] = item.hidden ? parent : ret->n;
@@ -249,14 +249,14 @@ static uint32_t recorded_items(const struct source *s, const struct future_snaps
 	return n;
 }
 
-static bool same(const struct source *s, const struct item *a, const struct item *b)
+static bool same(const struct source *s, const struct open_item *a, const struct open_item *b)
 {
 	return a->addr == b->addr && point_of(s, a)->future == point_of(s, b)->future;
 }
 
 /* Its item in another list, or that it has returned; NULL: it isn't there. */
-static const struct item *find(const struct source *s, const struct future_snapshot *l,
-			       const struct item *item)
+static const struct open_item *find(const struct source *s, const struct future_snapshot *l,
+				    const struct open_item *item)
 {
 	for (uint32_t i = 0; i < l->n; i++)
 		if (!is_pointer(info_of(s, &l->items[i])) && same(s, &l->items[i], item))
@@ -270,7 +270,7 @@ static void add_item(const struct source *s, struct future_snapshot *l, uint32_t
 {
 	const struct await_point *named = &s->points.v[point];
 	const struct place_point *p = &named->info;
-	struct item item = {.point = point, .addr = state - (uint64_t)p->state_offset};
+	struct open_item item = {.point = point, .addr = state - (uint64_t)p->state_offset};
 	bool pointer = is_pointer(p);
 
 	if (pointer && l->half != point) {
@@ -292,12 +292,13 @@ static void add_item(const struct source *s, struct future_snapshot *l, uint32_t
 	l->items[l->n++] = item;
 }
 
-static bool stands(const struct source *s, const struct item *item)
+static bool stands(const struct source *s, const struct open_item *item)
 {
 	return item && info_of(s, item)->kind != POINT_RETURNED;
 }
 
-static bool is_inner(const struct source *s, const struct inlined_poll *o, const struct item *item)
+static bool is_inner(const struct source *s, const struct inlined_poll *o,
+		     const struct open_item *item)
 {
 	uint32_t parent = info_of(s, item)->hooked_parent;
 	bool itself = parent && parent <= s->n_kinds &&
@@ -313,7 +314,7 @@ static bool is_inner(const struct source *s, const struct inlined_poll *o, const
 }
 
 /* The name under which it is recorded. */
-static uint64_t name_of(const struct source *s, const struct item *item)
+static uint64_t name_of(const struct source *s, const struct open_item *item)
 {
 	const struct await_point *p = point_of(s, item);
 
@@ -323,11 +324,11 @@ static uint64_t name_of(const struct source *s, const struct item *item)
 /* Is it being polled as a part of a poll around this one? No poll is inside itself: such a list
  * contradicts the one of the poll around, and its ends would end what is open there. */
 static bool open_around(const struct source *s, const struct inlined_thread *t,
-			const struct inlined_poll *o, const struct item *item)
+			const struct inlined_poll *o, const struct open_item *item)
 {
 	for (const struct inlined_poll *around = t->polls; around < o; around++) {
 		for (uint32_t i = 0; i < around->begin.n; i++) {
-			const struct item *open = &around->begin.items[i];
+			const struct open_item *open = &around->begin.items[i];
 
 			if (open->open && point_of(s, open)->future == point_of(s, item)->future &&
 			    name_of(s, open) == name_of(s, item))
@@ -351,7 +352,7 @@ static void mask_hooked_children(const struct source *s, const struct inlined_po
 	bool inner[AGENT_LIST_MAX] = {false};
 
 	for (uint32_t i = 0; i < l->n; i++) {
-		struct item *item = &l->items[i];
+		struct open_item *item = &l->items[i];
 
 		inner[i] = (item->parent != NONE && inner[item->parent]) || is_inner(s, o, item);
 		item->hidden = item->hidden || (inner[i] && !item->open);
@@ -377,7 +378,7 @@ static void add_inner(const struct source *s, struct inlined_thread *t, uint32_t
 /* ---- events ---- */
 
 static int emit(struct drain *d, const struct source *s, const struct trace_event *at,
-		const struct item *item, uint16_t type, enum trace_outcome outcome)
+		const struct open_item *item, uint16_t type, enum trace_outcome outcome)
 {
 	const struct await_point *p = point_of(s, item);
 	struct trace_event e = {
@@ -398,7 +399,7 @@ static int emit(struct drain *d, const struct source *s, const struct trace_even
 /* The end of something that isn't open: who is ready was polled. Who isn't may have been dropped
  * unpolled; and which of several has panicked isn't known. */
 static int emit_short(struct drain *d, const struct source *s, const struct trace_event *at,
-		      const struct item *item, enum trace_outcome outcome)
+		      const struct open_item *item, enum trace_outcome outcome)
 {
 	if (outcome == TO_PANICKED)
 		outcome = TO_UNKNOWN;
@@ -449,14 +450,14 @@ static uint64_t place_of_self(const struct source *s, const struct future_snapsh
 }
 
 /* How one has ended that `by` awaited when the poll began, by how that ended. */
-static enum trace_outcome ended_by(const struct ending *e, const struct item *item,
-				   const struct item *by);
+static enum trace_outcome ended_by(const struct ending *e, const struct open_item *item,
+				   const struct open_item *by);
 
 /* How a future ended that was there before and no longer is. */
-static enum trace_outcome ended(const struct ending *e, const struct item *item)
+static enum trace_outcome ended(const struct ending *e, const struct open_item *item)
 {
 	const struct future_snapshot *was = &e->open->begin;
-	const struct item *left = find(e->s, e->departed, item);
+	const struct open_item *left = find(e->s, e->departed, item);
 	uint32_t parent = item->parent;
 
 	if (e->event->arg == TO_PANICKED)
@@ -475,11 +476,11 @@ static enum trace_outcome ended(const struct ending *e, const struct item *item)
 		       : TO_UNKNOWN;
 }
 
-static enum trace_outcome ended_by(const struct ending *e, const struct item *item,
-				   const struct item *by)
+static enum trace_outcome ended_by(const struct ending *e, const struct open_item *item,
+				   const struct open_item *by)
 {
 	const struct await_point *p = point_of(e->s, by);
-	const struct item *now = find(e->s, e->current, by);
+	const struct open_item *now = find(e->s, e->current, by);
 	enum ready_proof proof = info_of(e->s, item)->proof;
 	bool behind = &e->open->begin.items[item->parent] != by; /* a pointer */
 	bool there = false, on = false;
@@ -522,7 +523,8 @@ static int emit_tree(struct drain *d, const struct source *s, const struct trace
 }
 
 /* Counts the ends, of which it isn't known how they were. */
-static enum trace_outcome count(struct source *s, const struct ending *e, const struct item *item)
+static enum trace_outcome count(struct source *s, const struct ending *e,
+				const struct open_item *item)
 {
 	enum trace_outcome how = ended(e, &e->open->begin.items[item->origin]);
 
@@ -561,7 +563,7 @@ static int close_poll(struct drain *d, struct source *s, struct inlined_thread *
 		common++;
 	/* Side by side before, and not there any more. */
 	for (uint32_t i = n_open; i < was.n; i++) {
-		const struct item *item = &was.items[i];
+		const struct open_item *item = &was.items[i];
 		enum trace_outcome how;
 
 		if (stands(s, find(s, all, item)))
