@@ -20,6 +20,7 @@
 
 #define N_THREADS 4
 #define BATCH 4096
+#define QUEUED 63
 
 /* Makes events, BATCH at a time, of one thread each. */
 struct load {
@@ -27,6 +28,7 @@ struct load {
 	uint32_t n_tasks; /* alive at a time */
 	bool short_lived; /* spawn, poll, end, drop; else wake, poll, pending */
 	bool chain;	  /* each task's poll wakes the next one: all wait for each other */
+	bool queue;	  /* QUEUED are woken at once, then polled one after the other */
 	uint64_t time, next, n_ids;
 };
 
@@ -51,6 +53,15 @@ static void load_fill(struct load *l, struct trace_event *ev)
 			ev[i].type = types[i % 4];
 			ev[i].arg = ev[i].type == TE_POLL_END ? TO_READY : 0;
 			ev[i].task = ev[i].type == TE_SPAWN ? ++l->n_ids : l->n_ids;
+		} else if (l->queue) {
+			uint32_t at = i % (3 * QUEUED);
+			uint64_t first = l->next / BATCH * QUEUED;
+
+			ev[i].type = at < QUEUED	    ? TE_WAKE
+				     : at % 2 == QUEUED % 2 ? TE_POLL_BEGIN
+							    : TE_POLL_END;
+			at = at < QUEUED ? at : (at - QUEUED) / 2;
+			ev[i].task = 1 + (first + at) % l->n_tasks;
 		} else if (l->chain) {
 			static const uint16_t types[] = {TE_POLL_BEGIN, TE_WAKE, TE_POLL_END};
 			uint64_t n = l->next / 3;
@@ -201,6 +212,7 @@ int main(int argc, char **argv)
 		{.name = "100,000 tasks, woken and polled", .n_tasks = 100000},
 		{.name = "short tasks", .short_lived = true},
 		{.name = "100 tasks that wake each other", .n_tasks = 100, .chain = true},
+		{.name = "63 tasks ready at a time", .n_tasks = QUEUED * N_THREADS, .queue = true},
 	};
 	char path[] = "/tmp/timeline_speed.XXXXXX";
 	int fd = mkstemp(path);

@@ -220,6 +220,8 @@ static void on_thread(struct causes *c, struct segment *s, uint32_t thread)
 
 	if (!th)
 		return;
+	if (th->head && blocks_add(&th->blocks, th->head, history_get(&c->history, th->head)) < 0)
+		c->out_of_memory = true;
 	s->thread = thread;
 	s->thread_before = segment_back(c->history.n, th->head);
 	th->head = c->history.n;

@@ -4,6 +4,7 @@
  *
  *     causes.c   the sink: segments of tasks and threads, and where units begin and end
  *     history.c  the window of segments
+ *     blocks.c   segments of a thread, summed up
  *     walk.c     backwards from the end of a stretch of time: which causes it has
  *     tree.c     sums by cause
  *     words.c    what causes are called
@@ -12,6 +13,7 @@
 #pragma once
 
 #include "base/buf.h"
+#include "causes/blocks.h"
 #include "causes/causes.h"
 #include "causes/history.h"
 #include "causes/tree.h"
@@ -67,10 +69,11 @@ struct task_past {
 };
 
 struct thread_past {
-	uint64_t head; /* number of the newest segment on it */
-	bool driver;   /* its last park was a wait for events */
-	bool polls;    /* it polls tasks */
-	bool polling;  /* a poll that is open, of a task of this kind */
+	uint64_t head;	      /* number of the newest segment on it */
+	struct blocks blocks; /* of those before the newest */
+	bool driver;	      /* its last park was a wait for events */
+	bool polls;	      /* it polls tasks */
+	bool polling;	      /* a poll that is open, of a task of this kind */
 	uint32_t polling_kind;
 	struct unlooked unlooked; /* before that park, which returned at once */
 	struct offs off;	  /* outside of polls, since its newest segment */

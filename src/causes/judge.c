@@ -56,8 +56,10 @@ void causes_free(struct causes *c)
 		free(c->shorts[i]);
 	free(c->shorts);
 	kind_labels_done(&c->labels);
-	for (size_t i = 0; i < c->n_threads; i++)
+	for (size_t i = 0; i < c->n_threads; i++) {
 		free(c->threads[i].off.items);
+		blocks_done(&c->threads[i].blocks);
+	}
 	free(c->threads);
 	free(c->neighbours);
 	map_done(&c->same_neighbours);

@@ -110,20 +110,20 @@ static size_t parts_find(const struct parts *p, uint32_t node)
 	return PARTITION_POINT(i, 0, p->n, p->items[i].node < node);
 }
 
-int parts_insert(struct parts *p, uint32_t node, uint64_t ns)
+int parts_insert(struct parts *p, uint32_t node, uint32_t n, uint64_t ns)
 {
 	size_t at = parts_find(p, node);
 
 	p->last = at;
 	if (at < p->n && p->items[at].node == node) {
-		p->items[at].n++;
+		p->items[at].n += n;
 		p->items[at].ns += ns;
 		return 0;
 	}
 	if (!GROW(p->items, p->n, p->cap))
 		return -ENOMEM;
 	memmove(&p->items[at + 1], &p->items[at], (p->n - at) * sizeof(*p->items));
-	p->items[at] = (struct part){.node = node, .n = 1, .ns = ns};
+	p->items[at] = (struct part){.node = node, .n = n, .ns = ns};
 	p->n++;
 	return 0;
 }

@@ -149,21 +149,27 @@ static inline uint32_t tree_child(struct tree *t, struct trees *all, uint32_t pa
 		return node;
 	return tree_find_child(t, all, parent, type, a, b);
 }
-/* 0 or -ENOMEM. */
-int parts_insert(struct parts *p, uint32_t node, uint64_t ns);
+/* n stretches, ns in all. 0 or -ENOMEM. */
+int parts_insert(struct parts *p, uint32_t node, uint32_t n, uint64_t ns);
 /* The same. Mostly the node is there, the one before or next to it. */
-static inline int parts_add(struct parts *p, uint32_t node, uint64_t ns)
+static inline int parts_add_many(struct parts *p, uint32_t node, uint32_t n, uint64_t ns)
 {
 	size_t at = p->last;
 
-	if (at < p->n && p->items[at].node != node)
+	if (at < p->n && p->items[at].node < node)
 		at++;
+	else if (at && p->items[at].node > node)
+		at--;
 	if (at >= p->n || p->items[at].node != node)
-		return parts_insert(p, node, ns);
+		return parts_insert(p, node, n, ns);
 	p->last = at;
-	p->items[at].n++;
+	p->items[at].n += n;
 	p->items[at].ns += ns;
 	return 0;
+}
+static inline int parts_add(struct parts *p, uint32_t node, uint64_t ns)
+{
+	return parts_add_many(p, node, 1, ns);
 }
 void parts_done(struct parts *p);
 /* The unit is over. Its parts add up to its length. 0 or -ENOMEM. */

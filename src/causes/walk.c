@@ -25,10 +25,15 @@ struct cause_walk {
 	bool ran;     /* this is about who had a CPU */
 };
 
+static void add_many(struct cause_walk *w, uint32_t node, uint32_t n, uint64_t ns)
+{
+	if (ns && parts_add_many(w->out, node, n, ns) < 0)
+		w->c->out_of_memory = true;
+}
+
 static void add(struct cause_walk *w, uint32_t node, uint64_t ns)
 {
-	if (ns && parts_add(w->out, node, ns) < 0)
-		w->c->out_of_memory = true;
+	add_many(w, node, 1, ns);
 }
 
 static uint32_t child(struct cause_walk *w, uint32_t node, enum node_type type, uint32_t a,
@@ -44,16 +49,22 @@ static void add_to(struct cause_walk *w, uint32_t node, enum node_type type, uin
 		add(w, child(w, node, type, a, b), ns);
 }
 
-/* The time is that of the segment's task. Not so where there are too many nodes, and this one is of
+/* So long a stretch is that task's, of that kind. Not so where there are too many nodes, and this one is of
  * something else. */
-static void note(struct cause_walk *w, uint32_t node, const struct segment *s, uint64_t ns)
+static void note_task(struct cause_walk *w, uint32_t node, uint32_t kind, uint64_t ns,
+		      uint64_t task)
 {
 	const struct node *n = &w->tree->nodes[node];
 
 	if ((n->type == NT_TASK || n->type == NT_HOLDER || n->type == NT_SPAWNER ||
 	     n->type == NT_HELD) &&
-	    n->a == s->kind)
-		tree_note_task(w->tree, node, ns, s->task);
+	    n->a == kind)
+		tree_note_task(w->tree, node, ns, task);
+}
+
+static void note(struct cause_walk *w, uint32_t node, const struct segment *s, uint64_t ns)
+{
+	note_task(w, node, s->kind, ns, s->task);
 }
 
 static void add_unknown(struct cause_walk *w, uint32_t node, enum unknown_reason why, uint64_t ns)
@@ -115,12 +126,51 @@ static void add_held(struct cause_walk *w, uint32_t node, uint64_t number, const
 		add_to(w, held, NT_POLLED, 0, 0, ns);
 }
 
-/* `open`: kind of the task in whose poll it was after its newest segment; TRACE_KIND_NONE: in none. */
-static void walk_thread(struct cause_walk *w, uint32_t node, uint64_t head, uint32_t open,
-			uint64_t a, uint64_t b)
+#define SINGLE_STEPS 2
+
+/* All of a block, as add_held() and what is between its segments. */
+static void add_block(struct cause_walk *w, uint32_t node, const struct block *block)
 {
+	for (uint32_t i = 0; i < block->n_causes; i++) {
+		const struct block_cause *c = &block->causes[i];
+		uint32_t to;
+
+		if (c->type == SEG_PARK) {
+			add_many(w, child(w, node, NT_ASLEEP, 0, 0), c->n, c->ns);
+			continue;
+		}
+		to = child(w, node, NT_HELD, c->kind, 0);
+		note_task(w, to, c->kind, c->longest_ns, c->longest_task);
+		to = c->type == SEG_CALL      ? child(w, to, NT_CALL, (uint32_t)c->stack, c->call)
+		     : c->type == SEG_OFF_CPU ? child(w, to, NT_SYSCALL, 0, c->call)
+					      : child(w, to, NT_POLLED, 0, 0);
+		add_many(w, to, c->n, c->ns);
+	}
+	if (block->n_gaps)
+		add_many(w, child(w, node, NT_RUNTIME, 0, 0), block->n_gaps, block->gaps_ns);
+}
+
+/* The block that ends with that segment, if all of it lies between a and b, and its segments are kept. */
+static const struct block *whole_block(const struct cause_walk *w, const struct block *block,
+				       uint64_t head, uint64_t a, uint64_t b)
+{
+	return block && block->last == head && !block->by_segments && block->begin_ns >= a &&
+			       block->end_ns <= b && history_get(&w->c->history, block->first)
+		       ? block
+		       : NULL;
+}
+
+/* `open`: kind of the task in whose poll it was after its newest segment; TRACE_KIND_NONE: in none. thread:
+ * UINT32_MAX: not known. */
+static void walk_thread(struct cause_walk *w, uint32_t node, uint32_t thread, uint64_t head,
+			uint32_t open, uint64_t a, uint64_t b)
+{
+	const struct blocks *blocks =
+		thread < w->c->n_threads ? &w->c->threads[thread].blocks : NULL;
+	const struct block *block = NULL, *whole = NULL;
 	enum unknown_reason why;
 	const struct segment *s = find(w, head, &why);
+	unsigned n_steps = 0; /* most walks are short */
 
 	if (s && open != TRACE_KIND_NONE && s->end_ns < b) {
 		uint64_t from = later(a, s->end_ns);
@@ -147,13 +197,24 @@ static void walk_thread(struct cause_walk *w, uint32_t node, uint64_t head, uint
 			add_to(w, node, NT_RUNTIME, 0, 0, b - from);
 			b = from;
 		}
-		if (s->begin_ns < b) {
-			uint64_t from = later(a, s->begin_ns);
+		if (blocks && ++n_steps == SINGLE_STEPS)
+			block = blocks_find(blocks, head);
+		while (block && block->last > head)
+			block = block_previous(blocks, block);
+		whole = whole_block(w, block, head, a, b);
+		if (whole) {
+			add_block(w, node, whole);
+			b = whole->begin_ns;
+			head = whole->before;
+		} else {
+			if (s->begin_ns < b) {
+				uint64_t from = later(a, s->begin_ns);
 
-			add_held(w, node, head, s, from, b);
-			b = from;
+				add_held(w, node, head, s, from, b);
+				b = from;
+			}
+			head = segment_before(head, s->thread_before);
 		}
-		head = segment_before(head, s->thread_before);
 		s = find(w, head, &why);
 	}
 }
@@ -179,7 +240,8 @@ static void walk_no_cpu(struct cause_walk *w, uint32_t node, uint64_t number,
 	}
 	w->ran = true;
 	w->closure = false;
-	walk_thread(w, node, segment_before(number, s->cause),
+	walk_thread(w, node, c->neighbours[s->thread - 1].thread - 1,
+		    segment_before(number, s->cause),
 		    s->open ? (uint32_t)(s->open - 1) : TRACE_KIND_NONE, a, b);
 	w->closure = closure;
 	w->ran = false;
@@ -196,7 +258,7 @@ static void walk_ready(struct cause_walk *w, uint32_t node, uint64_t number,
 		       const struct segment *s, uint64_t a, uint64_t b)
 {
 	w->closure = s->closure && w->c->has_parks;
-	walk_thread(w, node, segment_before(number, s->cause), TRACE_KIND_NONE, a, b);
+	walk_thread(w, node, s->thread, segment_before(number, s->cause), TRACE_KIND_NONE, a, b);
 	w->closure = false;
 }
 
@@ -338,8 +400,8 @@ static void walk_driver(struct cause_walk *w, uint32_t node, uint64_t number,
 		return;
 	}
 	add_to(w, node, type, 0, 0, from - a + (b - to));
-	walk_thread(w, child(w, node, NT_UNLOOKED, 0, 0), segment_before(number, s->cause), s->kind,
-		    from, to);
+	walk_thread(w, child(w, node, NT_UNLOOKED, 0, 0), UINT32_MAX,
+		    segment_before(number, s->cause), s->kind, from, to);
 }
 
 static void walk_wait(struct cause_walk *w, uint32_t node, uint64_t number, const struct segment *s,

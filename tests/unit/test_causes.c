@@ -1111,6 +1111,16 @@ static void test_slowest(void **state)
 
 /* ---- limits ---- */
 
+static uint64_t seed = 88172645463325252;
+
+static uint64_t roll(uint64_t n)
+{
+	seed ^= seed << 13;
+	seed ^= seed >> 7;
+	seed ^= seed << 17;
+	return seed % n;
+}
+
 /* Too many causes: their time is that of the one above; too many sums: units are left out, and
  * counted. */
 static void test_too_many_causes(void **state)
@@ -1210,6 +1220,104 @@ static void test_past_the_window(void **state)
 	causes_free(c);
 }
 
+/* What a thread did while a task was ready, up to a segment of it, as text. */
+static char *while_ready(struct causes *c, uint32_t thread, uint64_t head, uint64_t from,
+			 uint64_t to)
+{
+	struct tree t = {0};
+	struct parts parts = {0};
+	struct buf out = BUF_INIT;
+	uint64_t number;
+	struct segment *ready = history_add(&c->history, &number);
+
+	assert_non_null(ready);
+	ready->type = SEG_READY;
+	ready->begin_ns = from;
+	ready->end_ns = to;
+	ready->thread = thread;
+	ready->cause = segment_back(number, head);
+	c->credit = CREDIT_MAX;
+	assert_int_equal(tree_init(&t, &c->all_trees), 0);
+	walk_own(c, &t, &parts, number, from, to);
+	/* In an order that does not depend on which was found first. */
+	for (uint32_t of = 0; of < NT_N * (N_KINDS + 1); of++)
+		for (size_t i = 0; i < parts.n; i++) {
+			const struct part *p = &parts.items[i];
+			const struct node *n = &t.nodes[p->node], *above = &t.nodes[n->parent];
+
+			if (n->type * (N_KINDS + 1) + above->a == of)
+				buf_printf(&out, "%u in %llu of %u %u (%llu): %u, %llu\n", n->type,
+					   (unsigned long long)n->b, above->type, above->a,
+					   (unsigned long long)above->longest_task, p->n,
+					   (unsigned long long)p->ns);
+		}
+	parts_done(&parts);
+	tree_done(&t);
+	c->all_trees = (struct trees){0};
+	return out.data;
+}
+
+/* The polls, calls and parks of a thread, some in others, some of times without a CPU: what is summed up by
+ * blocks is what the segments are one by one. */
+static void test_blocks(void **state)
+{
+	for (unsigned round = 0; round < 40; round++) {
+		struct causes *c = causes_new(NULL, &(struct causes_options){0});
+		uint64_t heads[400], ends[400], time = 0, kinds_here = 1 + round % 5;
+		struct thread_past *th;
+
+		(void)state;
+		c->threads = calloc(1, sizeof(*c->threads));
+		c->n_threads = 1;
+		th = &c->threads[0];
+		for (unsigned i = 0; i < 400; i++) {
+			struct segment *s;
+
+			if (th->head)
+				assert_int_equal(blocks_add(&th->blocks, th->head,
+							    history_get(&c->history, th->head)),
+						 0);
+			s = history_add(&c->history, &heads[i]);
+			s->type = (uint8_t)(round < 20 ? SEG_RUN : SEG_RUN + roll(3));
+			if (round >= 30 && !roll(20))
+				s->type = SEG_PARK;
+			s->begin_ns = time + roll(2);
+			s->end_ns = time = s->begin_ns + 1 + roll(9);
+			if (round % 4 == 3 && !roll(12) && s->begin_ns > 30)
+				s->begin_ns -= 30; /* around those before it */
+			s->kind =
+				s->type == SEG_PARK ? TRACE_KIND_NONE : (uint32_t)roll(kinds_here);
+			s->call = s->type == SEG_CALL ? (uint16_t)(TB_READ + roll(2)) : 0;
+			s->task = s->kind == TRACE_KIND_NONE ? 0 : 1 + roll(50);
+			s->thread_before = segment_back(heads[i], th->head);
+			th->head = heads[i];
+			ends[i] = time;
+		}
+		for (unsigned i = 0; i < 200; i++) {
+			size_t to = roll(400), from = roll(to + 1);
+			uint64_t a = from ? ends[from] - roll(3) : 0, b = ends[to] + roll(3);
+			struct blocks kept = th->blocks;
+			char *by_blocks, *one_by_one;
+			uint64_t credit;
+
+			if (a >= b)
+				continue;
+			by_blocks = while_ready(c, 0, heads[to], a, b);
+			credit = c->credit;
+			th->blocks = (struct blocks){0};
+			one_by_one = while_ready(c, 0, heads[to], a, b);
+			th->blocks = kept;
+			assert_string_equal(by_blocks, one_by_one);
+			if (kinds_here == 1 && round < 15 &&
+			    to - from > 100) /* of one kind: it is quicker */
+				assert_true((CREDIT_MAX - credit) * 3 < CREDIT_MAX - c->credit);
+			free(by_blocks);
+			free(one_by_one);
+		}
+		causes_free(c);
+	}
+}
+
 /* Tasks behind tasks: the ninth is not followed. */
 static void test_deep(void **state)
 {
@@ -1227,16 +1335,6 @@ static void test_deep(void **state)
 }
 
 /* ---- anything at all ---- */
-
-static uint64_t seed = 88172645463325252;
-
-static uint64_t roll(uint64_t n)
-{
-	seed ^= seed << 13;
-	seed ^= seed >> 7;
-	seed ^= seed << 17;
-	return seed % n;
-}
 
 static const struct trace_kind *kind_of_reader(const void *ctx, uint32_t kind)
 {
@@ -1318,6 +1416,7 @@ int main(void)
 		cmocka_unit_test(test_too_many_causes),
 		cmocka_unit_test(test_budget),
 		cmocka_unit_test(test_past_the_window),
+		cmocka_unit_test(test_blocks),
 		cmocka_unit_test(test_deep),
 		cmocka_unit_test(test_full_channel),
 		cmocka_unit_test(test_stack),
