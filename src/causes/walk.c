@@ -49,7 +49,7 @@ static void add_to(struct cause_walk *w, uint32_t node, enum node_type type, uin
 		add(w, child(w, node, type, a, b), ns);
 }
 
-/* So long a stretch is that task's, of that kind. Not so where there are too many nodes, and this one is of
+/* A stretch of that task, which is of that kind. Not where there are too many nodes, and this one is of
  * something else. */
 static void note_task(struct cause_walk *w, uint32_t node, uint32_t kind, uint64_t ns,
 		      uint64_t task)

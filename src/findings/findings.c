@@ -12,17 +12,18 @@
 
 /* Causes come before what they may explain: the order of equal scores. */
 static const struct finding_rule *const rules[] = {
-	&rule_events_lost,   &rule_deadlock,	 &rule_read_twice,     &rule_semaphore,
-	&rule_stuck_poll,    &rule_pool_stuck,	 &rule_lost_task,      &rule_runtime_drop,
-	&rule_guard,	     &rule_held_future,	 &rule_channel,	       &rule_descriptors,
-	&rule_failing_calls, &rule_overdue,	 &rule_nothing_polled, &rule_panicked,
-	&rule_open_poll,     &rule_throttled,	 &rule_no_cpu,	       &rule_pool_full,
-	&rule_no_progress,   &rule_driver,	 &rule_long_polls,     &rule_blocking_calls,
-	&rule_slow_requests, &rule_spin,	 &rule_convoy,	       &rule_growth,
-	&rule_kept,	     &rule_lifo_slot,	 &rule_delay,	       &rule_never_polled,
-	&rule_queue_depth,   &rule_dropped,	 &rule_herd,	       &rule_imbalance,
-	&rule_in_place,	     &rule_chatty_pool,	 &rule_samples_lost,   &rule_spawns_unseen,
-	&rule_short,	     &rule_large_future, &rule_boxed_future,   &rule_idle_waits,
+	&rule_events_lost,    &rule_deadlock,	    &rule_read_twice,	 &rule_semaphore,
+	&rule_stuck_poll,     &rule_pool_stuck,	    &rule_lost_task,	 &rule_runtime_drop,
+	&rule_guard,	      &rule_held_future,    &rule_channel,	 &rule_full_channel,
+	&rule_overtaken,      &rule_descriptors,    &rule_failing_calls, &rule_overdue,
+	&rule_nothing_polled, &rule_panicked,	    &rule_open_poll,	 &rule_throttled,
+	&rule_no_cpu,	      &rule_pool_full,	    &rule_no_progress,	 &rule_driver,
+	&rule_long_polls,     &rule_blocking_calls, &rule_slow_requests, &rule_spin,
+	&rule_convoy,	      &rule_growth,	    &rule_kept,		 &rule_lifo_slot,
+	&rule_delay,	      &rule_never_polled,   &rule_queue_depth,	 &rule_dropped,
+	&rule_herd,	      &rule_imbalance,	    &rule_in_place,	 &rule_chatty_pool,
+	&rule_samples_lost,   &rule_spawns_unseen,  &rule_short,	 &rule_large_future,
+	&rule_boxed_future,   &rule_idle_waits,
 };
 #define N_RULES (sizeof(rules) / sizeof(rules[0]))
 
@@ -75,7 +76,13 @@ static int on_wake(void *ctx, const struct tl_wake *wake)
 		.source = wake->source_task ? wake->source_task->serial : 0,
 		.source_kind = wake->source_task ? wake->source_task->kind : TRACE_KIND_NONE,
 	};
+	wait_notes_wake(&f->facts.waits, wake);
 	return 0;
+}
+
+static int on_wait(void *ctx, const struct tl_wait *wait)
+{
+	return wait_notes_wait(&((struct findings *)ctx)->facts.waits, wait);
 }
 
 static int on_loss(void *ctx, const struct tl_loss *loss)
@@ -116,6 +123,7 @@ static const struct timeline_sink facts_sink = {
 	.off_cpu = on_off_cpu,
 	.thread_end = on_thread_end,
 	.wake = on_wake,
+	.wait = on_wait,
 	.loss = on_loss,
 };
 
@@ -283,6 +291,7 @@ void findings_free(struct findings *f)
 	free(f->wakes);
 	free(f->facts.threads);
 	poll_notes_done(&f->facts.notes);
+	wait_notes_done(&f->facts.waits);
 	map_done(&f->facts.workers);
 	free(f);
 }
@@ -482,13 +491,13 @@ static void link_causes(struct findings *f)
 		  "lost-task", "guard-over-await"}},
 		{"overdue-timers", {"throttled", "stuck-poll", "open-poll", "long-polls"}},
 		{"no-progress",
-		 {"deadlock", "read-twice", "semaphore-stuck", "held-future", "pool-full",
-		  "pool-stuck"}},
+		 {"deadlock", "read-twice", "semaphore-stuck", "held-future", "channel-full",
+		  "pool-full", "pool-stuck"}},
 		{"queue-depth", {"throttled", "no-cpu", "open-poll", "long-polls"}},
 		{"driver-stalled", {"throttled", "open-poll", "long-polls"}},
 		{"delay", {"throttled", "open-poll", "lifo-slot", "long-polls", "no-cpu"}},
 		{"never-polled", {"pool-full", "open-poll", "long-polls", "no-cpu"}},
-		{"growth", {"no-progress", "pool-full"}},
+		{"growth", {"no-progress", "channel-full", "pool-full"}},
 		{"blocking-calls", {"open-poll", "long-polls"}},
 		{"imbalance", {"open-poll", "long-polls", "spin"}},
 	};
@@ -542,6 +551,7 @@ int findings_judge(struct findings *f, const struct findings_scope *scope)
 	/* A window has neither end of the recording. */
 	if (!scope->filtered && read_moments(f) < 0)
 		return -ENOMEM;
+	wait_notes_judge(&f->facts.waits);
 	for (size_t i = 0; i < N_RULES; i++) {
 		int r = judge(f->states[i]);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * What tasks hold while they wait, as a moment shows it: a lock that they wait for themselves, guards
- * of locks that block threads, futures that are ready and not polled, receivers of channels that fill.
+ * of locks that block threads, futures that are ready and not polled.
  */
 #include "findings/rule.h"
 
@@ -404,126 +404,6 @@ const struct finding_rule rule_held_future = {
 	.needs_events = true,
 	.state_bytes = sizeof(struct rule_state),
 	.judge_moment = judge_held_future,
-};
-
-/* ---- a channel that fills ---- */
-
-#define QUEUED_MANY 1000
-#define QUEUED_SOME 100
-
-/* The receiver of a channel, and the task that has it: where it waits for a message, if it does. */
-static const struct graph_held *fullest(const struct rule_moment *rm, const struct map *before,
-					uint64_t *ret_before)
-{
-	const struct graph_held *most = NULL;
-
-	for (size_t i = 0; i < rm->graph.n_held; i++) {
-		const struct await_held *h = rm->graph.held[i].held;
-		uint64_t was = (uintptr_t)map_get(before, h->addr, 0);
-
-		if (h->kind != AH_CHANNEL || !h->counted || h->length < QUEUED_SOME)
-			continue;
-		/* One that is bounded fills up: that is what the bound is there for. */
-		if (h->capacity || (h->length < QUEUED_MANY && (!was || h->length * 5 < was * 6)))
-			continue;
-		if (most && h->length <= most->held->length)
-			continue;
-		most = &rm->graph.held[i];
-		*ret_before = was;
-	}
-	return most;
-}
-
-static void note_lengths(const struct await_node *n, struct map *lengths, int *rc)
-{
-	for (size_t i = 0; i < n->n_held && *rc == 0; i++)
-		if (n->held[i].kind == AH_CHANNEL && n->held[i].counted && n->held[i].length)
-			*rc = map_put(lengths, n->held[i].addr, 0,
-				      (void *)(uintptr_t)n->held[i].length);
-	for (size_t i = 0; i < n->n_children; i++)
-		note_lengths(n->children[i], lengths, rc);
-}
-
-/* How many messages were in each when the recording began. */
-static int lengths_before(const struct rule_state *st, uint32_t process, struct map *ret_lengths,
-			  uint64_t *ret_ns)
-{
-	struct trace_moment m = {0};
-	int rc = trace_reader_moment(rule_facts(st)->reader, process, MOMENT_START, &m, NULL);
-
-	*ret_ns = rc > 0 ? m.now_ns : 0;
-	rc = rc == -ENOMEM ? rc : 0;
-	for (size_t i = 0; i < m.n_tasks && rc == 0; i++)
-		if (m.tasks[i].tree)
-			note_lengths(m.tasks[i].tree, ret_lengths, &rc);
-	moment_done(&m);
-	return rc;
-}
-
-static bool any_channel(const struct rule_moment *rm)
-{
-	for (size_t i = 0; i < rm->graph.n_held; i++)
-		if (rm->graph.held[i].held->length >= QUEUED_SOME)
-			return true;
-	return false;
-}
-
-static void find_channel(struct rule_state *st, const struct rule_moment *rm,
-			 const struct graph_held *h, uint64_t before, uint64_t before_ns)
-{
-	const struct moment_task *t = &rm->m.tasks[h->task];
-	bool grows = before_ns && rm->m.now_ns > before_ns && h->held->length > before;
-	uint64_t length = h->held->length;
-	struct finding_draft *d =
-		rule_finds(st, finding_score(grows ? 50 : 35, 30, length, 100000, 1));
-
-	if (!d)
-		return;
-	say_count(&d->text, length, "message is", "messages are");
-	buf_str(&d->text, " queued in a channel without a bound");
-	if (grows) {
-		buf_str(&d->text, ", ");
-		text_rate(&d->text, length - before, rm->m.now_ns - before_ns);
-		buf_str(&d->text, " more each second");
-	}
-	buf_str(&d->text, ": ");
-	say_moment_task(&d->text, t);
-	buf_str(&d->text, ", which receives from it, ");
-	buf_str(&d->text, t->state == IS_IDLE	     ? "waits"
-			  : t->state == IS_SCHEDULED ? "is ready, but not polled"
-						     : "runs");
-	if (t->state == IS_IDLE)
-		say_own_point(&d->text, &rm->graph, t);
-	buf_str(&d->text, "; ");
-	say_count(&d->text, h->held->senders, "sender", "senders");
-	finding_of_moment(d, st, rm, t);
-	finding_spans(d, before_ns ? before_ns : rm->m.now_ns, rm->m.now_ns);
-}
-
-static int judge_channel(struct rule_state *st, const struct rule_moment *rm)
-{
-	struct map before = {0};
-	uint64_t was = 0, before_ns = 0;
-	const struct graph_held *h;
-	int rc = 0;
-
-	if (!any_channel(rm))
-		return 0;
-	if (rm->m.when == MOMENT_END)
-		rc = lengths_before(st, rm->m.process, &before, &before_ns);
-	h = rc == 0 ? fullest(rm, &before, &was) : NULL;
-	if (h)
-		find_channel(st, rm, h, was, before_ns);
-	map_done(&before);
-	return rc;
-}
-
-const struct finding_rule rule_channel = {
-	.name = "channel-fills",
-	.title = "a channel without a bound that fills",
-	.advice = "give the channel a bound, so that senders wait, or let more tasks receive",
-	.state_bytes = sizeof(struct rule_state),
-	.judge_moment = judge_channel,
 };
 
 /* ---- a runtime that is dropped ---- */

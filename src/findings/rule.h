@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "findings/findings.h"
+#include "findings/long_waits.h"
 #include "findings/poll_notes.h"
 #include "moment/graph.h"
 #include "timeline/live.h"
@@ -56,7 +57,10 @@ extern const struct finding_rule rule_deadlock, rule_lost_task, rule_stuck_poll,
 extern const struct finding_rule rule_failing_calls;
 /* held.c */
 extern const struct finding_rule rule_read_twice, rule_guard, rule_held_future, rule_semaphore,
-	rule_channel, rule_runtime_drop, rule_idle_waits;
+	rule_runtime_drop, rule_idle_waits;
+/* channels.c: whether it is a send into a channel; what such a place waits for is room, but by a semaphore. */
+bool place_is_send(const struct rule_state *st, uint64_t place);
+extern const struct finding_rule rule_channel, rule_full_channel, rule_overtaken;
 /* sizes.c */
 extern const struct finding_rule rule_large_future, rule_boxed_future;
 /* requests.c */
@@ -90,6 +94,7 @@ struct findings_facts {
 	uint64_t n_lost;
 	struct poll_notes notes;
 	struct poll_note note; /* of the poll that rules get */
+	struct wait_notes waits;
 	struct rule_moment *moments;
 	size_t n_moments;
 };

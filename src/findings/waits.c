@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Where tasks wait: points at which no task goes on, locks that one holds while many wait. */
-#include "base/compare.h"
 #include "findings/rule.h"
 
+#include "base/compare.h"
 #include "base/hash.h"
 #include "base/map.h"
 #include "base/vec.h"
@@ -127,7 +127,7 @@ static bool is_stuck(const struct rule_state *st, const struct wait_point *p)
 
 	if (!p->n_open || scope->end_ns < p->first_open_ns + STUCK_NS)
 		return false;
-	if (what == WF_LOCK)
+	if (what == WF_LOCK && !place_is_send(st, p->place))
 		return p->n_open >= STUCK_AT_LOCK && p->last_left_ns + quiet_ns < scope->end_ns;
 	if (what == WF_IO || what == WF_TIMER)
 		return false;
@@ -263,43 +263,7 @@ const struct finding_rule rule_no_progress = {
 
 /* ---- one holds, many wait ---- */
 
-#define CONVOY_WAIT_NS (50 * NSEC_PER_MSEC)
-#define CONVOY_PAUSE_NS (5 * NSEC_PER_MSEC)
-#define CONVOY_WAITS 3
 #define ALONE_SHARE 4 /* a quarter of the recording */
-
-/* Waits for a lock that end one right after the other: who ended the first had held it. */
-struct convoy {
-	uint64_t n, last_ns;
-	uint32_t holder_kind;
-	uint64_t holder, holder_number, holder_place;
-};
-
-struct lock_point {
-	uint32_t kind;
-	uint64_t place, n_waits, sum_ns, max_ns;
-	uint64_t time_ns, serial, number; /* of the longest */
-	struct convoy longest;		  /* who ended it */
-	struct convoy now, worst;	  /* worst: with the longest wait */
-	uint64_t n_convoys;
-	uint64_t now_max_ns, worst_max_ns;
-};
-
-/* Where a task waited last. One that is looked for has just been polled: newer ones may take the
- * place of older ones. A power of two. */
-#define N_LAST_PLACES (1u << 12)
-
-struct last_place {
-	uint64_t serial, place;
-};
-
-struct convoy_state {
-	struct rule_state st;
-	struct map points;			 /* waits that are long, by kind, place */
-	struct last_place places[N_LAST_PLACES]; /* by serial, modulo N_LAST_PLACES */
-	struct convoy last_wake;
-	uint64_t woken; /* by it */
-};
 
 static bool is_lock(const struct rule_state *st, uint64_t place)
 {
@@ -307,80 +271,11 @@ static bool is_lock(const struct rule_state *st, uint64_t place)
 	       place_awaits_a(st, place, "RwLock");
 }
 
-static int convoy_on_wake(void *ctx, const struct tl_wake *wake)
-{
-	struct convoy_state *s = ctx;
-	const struct last_place *last;
-
-	s->woken = wake->task->serial;
-	s->last_wake = (struct convoy){.holder_kind = TRACE_KIND_NONE};
-	if (!wake->source_task)
-		return 0;
-	last = &s->places[wake->source_task->serial % N_LAST_PLACES];
-	s->last_wake.holder = wake->source_task->serial;
-	s->last_wake.holder_number = wake->source_task->number;
-	s->last_wake.holder_kind = wake->source_task->kind;
-	if (last->serial == wake->source_task->serial)
-		s->last_wake.holder_place = last->place;
-	return 0;
-}
-
-static const struct convoy none = {.holder_kind = TRACE_KIND_NONE};
-
-static void end_convoy(struct lock_point *p)
-{
-	if (p->now.n < CONVOY_WAITS)
-		return;
-	p->n_convoys++;
-	if (p->now_max_ns < p->worst_max_ns)
-		return;
-	p->worst = p->now;
-	p->worst_max_ns = p->now_max_ns;
-}
-
-static int convoy_on_wait(void *ctx, const struct tl_wait *wait)
-{
-	struct convoy_state *s = ctx;
-	uint64_t ns = wait->end_ns - wait->begin_ns;
-	struct lock_point *p;
-
-	if (!wait->place || wait->state != TS_WAITING || wait->task->role != TR_TASK)
-		return 0;
-	s->places[wait->task->serial % N_LAST_PLACES] =
-		(struct last_place){wait->task->serial, wait->place};
-	if (ns < CONVOY_WAIT_NS || wait->open)
-		return 0;
-	p = map_get_or_new(&s->points, wait->task->kind, wait->place, sizeof(*p));
-	if (!p)
-		return -ENOMEM;
-	p->kind = wait->task->kind;
-	p->place = wait->place;
-	p->n_waits++;
-	p->sum_ns += ns;
-	if (ns > p->max_ns) {
-		p->max_ns = ns;
-		p->time_ns = wait->begin_ns;
-		p->serial = wait->task->serial;
-		p->number = wait->task->number;
-		p->longest = s->woken == p->serial ? s->last_wake : none;
-	}
-	if (wait->end_ns > p->now.last_ns + CONVOY_PAUSE_NS) {
-		end_convoy(p);
-		p->now = s->woken == wait->task->serial ? s->last_wake : none;
-		p->now_max_ns = 0;
-	}
-	p->now.n++;
-	p->now.last_ns = wait->end_ns;
-	if (ns > p->now_max_ns)
-		p->now_max_ns = ns;
-	return 0;
-}
-
 /* Where no convoy forms, since one task alone waits: for much of the recording, by a holder that waits
  * for something else than messages and sockets, which may come when they like. */
-static bool waits_alone(const struct rule_state *st, const struct lock_point *p)
+static bool waits_alone(const struct rule_state *st, const struct long_waits *p)
 {
-	uint64_t place = p->longest.holder_place;
+	uint64_t place = p->longest.waker_place;
 	enum wait_for holder_waits = place_waits_for(st, place);
 
 	return p->n_waits >= CONVOY_WAITS &&
@@ -388,7 +283,7 @@ static bool waits_alone(const struct rule_state *st, const struct lock_point *p)
 	       holder_waits != WF_IO && holder_waits != WF_MESSAGE;
 }
 
-static void find_convoy(struct rule_state *st, const struct lock_point *p)
+static void find_convoy(struct rule_state *st, const struct long_waits *p)
 {
 	const struct convoy *worst = p->n_convoys ? &p->worst : &p->longest;
 	uint64_t length = rule_facts(st)->scope.length_ns;
@@ -405,17 +300,17 @@ static void find_convoy(struct rule_state *st, const struct lock_point *p)
 	say_place(st, &d->text, p->place);
 	buf_str(&d->text, " took up to ");
 	text_duration(&d->text, p->max_ns);
-	if (worst->holder_kind != TRACE_KIND_NONE) {
+	if (worst->waker_kind != TRACE_KIND_NONE) {
 		buf_str(&d->text, ": ");
-		say_family(st, &d->text, worst->holder_kind);
+		say_family(st, &d->text, worst->waker_kind);
 		buf_str(&d->text, " let go at the end of ");
 		if (p->n_convoys)
 			say_count(&d->text, p->n_convoys, "convoy", "convoys");
 		else
 			buf_str(&d->text, "the longest");
-		if (worst->holder_place) {
+		if (worst->waker_place) {
 			buf_str(&d->text, "; it had held it while it waited at ");
-			say_place(st, &d->text, worst->holder_place);
+			say_place(st, &d->text, worst->waker_place);
 		}
 	} else {
 		buf_str(&d->text, ", in ");
@@ -425,53 +320,30 @@ static void find_convoy(struct rule_state *st, const struct lock_point *p)
 	d->f.place = p->place;
 	finding_spans(d, p->time_ns, p->time_ns + p->max_ns);
 	finding_of(d, p->serial, p->number);
-	finding_of(d, worst->holder, worst->holder_number);
-}
-
-static int compare_locks(const void *a, const void *b)
-{
-	const struct lock_point *x = *(struct lock_point *const *)a;
-	const struct lock_point *y = *(struct lock_point *const *)b;
-
-	return DESCENDING(x->sum_ns, y->sum_ns) ?: ASCENDING(x->kind, y->kind) ?:
-	       ASCENDING(x->place, y->place);
+	finding_of(d, worst->waker, worst->waker_number);
 }
 
 static int judge_convoy(struct rule_state *st)
 {
-	struct convoy_state *s = (struct convoy_state *)st;
-	struct lock_point **points = s->points.n ? map_sorted(&s->points, compare_locks) : NULL;
+	int rc;
+	struct long_waits **points = wait_notes_sorted(&rule_facts(st)->waits, &rc);
 
-	if (s->points.n && !points)
-		return -ENOMEM;
-	for (size_t i = 0, n = 0; i < s->points.n && n < 3; i++) {
-		if (!is_lock(st, points[i]->place))
+	for (size_t i = 0, n = 0; points && i < rule_facts(st)->waits.points.n && n < 3; i++) {
+		if (!points[i]->n_waits || !is_lock(st, points[i]->place))
 			continue;
-		end_convoy(points[i]);
 		if (!points[i]->n_convoys && !waits_alone(st, points[i]))
 			continue;
 		find_convoy(st, points[i]);
 		n++;
 	}
 	free(points);
-	return 0;
-}
-
-static void done_convoy(struct rule_state *st)
-{
-	map_free(&((struct convoy_state *)st)->points, free);
+	return rc;
 }
 
 const struct finding_rule rule_convoy = {
 	.name = "lock-convoy",
 	.title = "one holds a lock, many wait",
 	.advice = "hold the lock for less: not over an await, or only over a short one",
-	.sink =
-		&(const struct timeline_sink){
-			.wake = convoy_on_wake,
-			.wait = convoy_on_wait,
-		},
-	.state_bytes = sizeof(struct convoy_state),
+	.state_bytes = sizeof(struct rule_state),
 	.judge = judge_convoy,
-	.done = done_convoy,
 };

@@ -25,7 +25,7 @@
 #define US NSEC_PER_USEC
 #define START (5000 * MS)
 #define N_THREADS 26
-#define N_RULES 44
+#define N_RULES 46
 
 enum { K_TASK, K_OTHER, K_WORKER, K_JOB, K_ROOT, K_FUTURE, K_IN_PLACE, K_HANDLER, N_KINDS };
 
@@ -49,7 +49,7 @@ static const struct trace_kind kinds[N_KINDS] = {
 	[K_IN_PLACE] = {.role = TR_WORKER, .name = "block_in_place", .full_name = "block_in_place"},
 };
 
-enum { P_NONE, P_LOCK, P_SLEEP, P_SOCKET, P_NOTIFY };
+enum { P_NONE, P_LOCK, P_SLEEP, P_SOCKET, P_NOTIFY, P_SEND };
 
 static const struct trace_place places[] = {
 	{.function = "app::task",
@@ -72,6 +72,11 @@ static const struct trace_place places[] = {
 	 .line = 40,
 	 .flags = TRACE_PLACE_OWN,
 	 .awaits = "tokio::sync::notify::Notified"},
+	{.function = "app::task",
+	 .file = "src/main.rs",
+	 .line = 50,
+	 .flags = TRACE_PLACE_OWN,
+	 .awaits = "tokio::sync::mpsc::bounded::send"},
 };
 
 /* Innermost first. C is nobody's own code, also where its source file is known. */

@@ -785,6 +785,51 @@ static void test_convoy(void **state)
 	       "convoy; it had held it while it waited at src/main.rs:20 app::other\n");
 }
 
+/* Senders wait for room, which other() makes after a wait of its own; `open`: it never does. */
+static void full_channel(struct recording *rec, unsigned n_senders, bool open)
+{
+	rec->length_ns = 2000 * MS;
+	worker(rec, 0);
+	spawn(rec, 0, 1 * MS, K_OTHER, 50);
+	poll(rec, 0, 2 * MS, US, K_OTHER, 50, TO_PENDING, P_SLEEP);
+	for (unsigned i = 0; i < n_senders; i++) {
+		spawn(rec, 0, (3 + i) * MS, K_TASK, 1 + i);
+		poll(rec, 0, (20 + i) * MS, US, K_TASK, 1 + i, TO_PENDING, P_SEND);
+	}
+	for (unsigned i = 0; i < n_senders && !open; i++) {
+		uint64_t t = (400 + i * 200) * MS;
+
+		wake(rec, 0, t, K_OTHER, 50);
+		poll_begin(rec, 0, t + MS, K_OTHER, 50);
+		wake(rec, 0, t + 2 * MS, K_TASK, 1 + i);
+		poll_end(rec, 0, t + 3 * MS, K_OTHER, 50, TO_PENDING, P_SLEEP);
+		poll(rec, 0, t + 4 * MS, US, K_TASK, 1 + i, TO_READY, 0);
+	}
+}
+
+static void test_full_channel(void **state)
+{
+	struct recording rec = {0};
+	(void)state;
+	full_channel(&rec, 6, false);
+	expect_rule(
+		&rec, "channel-full",
+		"6 waits of app::task for room in a channel at src/main.rs:50 app::task took up "
+		"to 1.38 s: app::other receives from it, after a wait at src/main.rs:20 "
+		"app::other\n");
+	full_channel(&rec, 2, false);
+	expect_rule(&rec, "channel-full", NULL);
+	full_channel(&rec, 2, true);
+	expect_rule(&rec, "channel-full",
+		    "2 tasks of app::task wait for room in a channel at src/main.rs:50 app::task, "
+		    "the longest for 1.98 s\n");
+	full_channel(&rec, 1, true);
+	expect_rule(&rec, "channel-full", NULL);
+	/* A channel is no lock that somebody holds. */
+	full_channel(&rec, 6, true);
+	expect_rule(&rec, "no-progress", NULL);
+}
+
 /* ---- tasks ---- */
 
 static void test_panicked(void **state)
@@ -1083,6 +1128,7 @@ int main(void)
 		cmocka_unit_test(test_left_behind),
 		cmocka_unit_test(test_waits_alone),
 		cmocka_unit_test(test_convoy),
+		cmocka_unit_test(test_full_channel),
 		cmocka_unit_test(test_panicked),
 		cmocka_unit_test(test_panic_place),
 		cmocka_unit_test(test_growth),

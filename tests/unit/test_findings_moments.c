@@ -466,6 +466,77 @@ static void test_channel_grows(void **state)
 		    "400 messages are queued in a channel without a bound, 250 more each second: ");
 }
 
+/* Two tasks that send for 900 ms, and one that has the other end. */
+static void sends(enum inspect_state receiver, bool polled)
+{
+	begin();
+	for (unsigned i = 0; i < 2; i++)
+		add_task(POINT(50, CHILDREN(LEAF(AW_CHANNEL_SEND, .name = "mpsc send",
+						 HELD(.kind = AH_CHANNEL, .addr = CHANNEL)))));
+	add_task(POINT(10,
+		       HELD(.kind = AH_CHANNEL, .type = "tokio::sync::mpsc::bounded::Receiver<u8>",
+			    .addr = CHANNEL, .counted = true, .length = 8, .capacity = 8,
+			    .senders = 2),
+		       CHILDREN(LEAF(AW_SLEEP, .name = "sleep"))))
+		->state = receiver;
+	recorded();
+	scene.rec.length_ns = 1500 * MS;
+	scene.m[MOMENT_END].now_ns = START + 1500 * MS;
+	worker(&scene.rec, 11);
+	for (unsigned i = 0; i < 2; i++)
+		poll(&scene.rec, 11, (2 + i) * MS, US, K_TASK, 1 + i, TO_PENDING, P_SEND);
+	for (unsigned i = 0; i < 20 && polled; i++) {
+		wake(&scene.rec, 11, (20 + i) * MS, K_TASK, 3);
+		poll(&scene.rec, 11, (20 + i) * MS + US, US, K_TASK, 3, TO_PENDING, P_SLEEP);
+	}
+}
+
+static void test_sends(void **state)
+{
+	(void)state;
+	sends(IS_IDLE, false);
+	expect_rule(&scene.rec, "channel-full",
+		    "2 tasks of app::task wait for room in a channel at src/main.rs:50 app::task, "
+		    "the longest for 1.50 s: task 3 app::task, which receives from it, waits at "
+		    "src/main.rs:10 app::task\n");
+	sends(IS_SCHEDULED, true);
+	expect_rule(&scene.rec, "channel-full",
+		    "2 tasks of app::task wait for room in a channel at src/main.rs:50 app::task, "
+		    "the longest for 1.50 s: task 3 app::task, which receives from it, is ready, "
+		    "but not polled; it is polled, but takes nothing from this one\n");
+}
+
+static void broadcast(uint64_t length)
+{
+	channel(length, 64);
+	((struct await_held *)scene.tasks[0].tree->held)->type =
+		"tokio::sync::broadcast::Receiver<u64>";
+}
+
+static void test_broadcast(void **state)
+{
+	struct moment_task earlier;
+	(void)state;
+	broadcast(64);
+	finds("broadcast-lag",
+	      "all 64 messages of a broadcast channel are new to one of its receivers: task 1 "
+	      "app::task, which receives from it, waits at src/main.rs:10 app::task, and loses "
+	      "what "
+	      "is overwritten (RecvError::Lagged)\n");
+	broadcast(63);
+	finds("broadcast-lag", NULL);
+	/* It had received nearly all when the recording began. */
+	broadcast(64);
+	recorded();
+	earlier = scene.tasks[0];
+	earlier.tree = POINT(10,
+			     HELD(.kind = AH_CHANNEL, .type = "", .addr = CHANNEL, .counted = true,
+				  .length = 2, .capacity = 64, .senders = 1),
+			     CHILDREN(LEAF(AW_SLEEP, .name = "sleep")));
+	scene.m[MOMENT_START].tasks = &earlier;
+	expect_rule(&scene.rec, "broadcast-lag", NULL);
+}
+
 static void dropped(const char *function)
 {
 	begin();
@@ -524,7 +595,8 @@ int main(void)
 		cmocka_unit_test(test_descriptors),   cmocka_unit_test(test_guard),
 		cmocka_unit_test(test_guards),	      cmocka_unit_test(test_idle_waits),
 		cmocka_unit_test(test_held_future),   cmocka_unit_test(test_channel),
-		cmocka_unit_test(test_channel_grows), cmocka_unit_test(test_runtime_drop),
+		cmocka_unit_test(test_channel_grows), cmocka_unit_test(test_sends),
+		cmocka_unit_test(test_broadcast),     cmocka_unit_test(test_runtime_drop),
 		cmocka_unit_test(test_sizes),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
