@@ -325,25 +325,22 @@ int process_read_whole(const struct process *p, const char *name, size_t max, ch
 
 	if (fd < 0)
 		return -errno;
-	for (;;) {
-		if (len + 1 >= cap) {
-			cap = cap ? cap * 2 : 16384;
-			if (cap > max)
-				return -EFBIG;
-			char *more = realloc(text, cap);
-			if (!more)
-				return -ENOMEM;
-			text = more;
-		}
-		ssize_t n = read(fd, text + len, cap - 1 - len);
-		if (n < 0 && errno == EINTR)
-			continue;
+	do {
+		ssize_t n;
+		char *more;
+
+		cap = cap ? cap * 2 : 16384;
+		if (cap > max)
+			return -EFBIG;
+		more = realloc(text, cap);
+		if (!more)
+			return -ENOMEM;
+		text = more;
+		n = io_read(fd, text + len, cap - 1 - len);
 		if (n < 0)
-			return -errno;
-		if (n == 0)
-			break;
-		len += n;
-	}
+			return (int)n;
+		len += (size_t)n;
+	} while (len == cap - 1);
 	text[len] = 0;
 	*ret_text = steal(text);
 	*ret_len = len;
