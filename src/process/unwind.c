@@ -190,7 +190,7 @@ static int add_agent_rules(struct unwind_code *code, size_t len)
 	if (image.eh_frame >= image.eh_frame_end || image.eh_frame_end > len)
 		return 0;
 	int rc = eh_table_compile(machine_here(), code->bytes + image.eh_frame,
-				  image.eh_frame_end - image.eh_frame, image.eh_frame, 0, false,
+				  image.eh_frame_end - image.eh_frame, image.eh_frame, false,
 				  &code->own_table);
 	code->table = code->own_table;
 	return rc == -ENOMEM ? rc : 0;
@@ -361,12 +361,12 @@ static bool word_at(const struct stack_walk *w, uint64_t addr, uint64_t *ret)
  * its code says. Accepted if there is then a call before the return address.
  */
 static bool find_bp(struct stack_walk *w, const struct unwind_map *m,
-		    const struct unwind_code *code, const struct eh_row *row, uint64_t pc)
+		    const struct unwind_code *code, uint64_t pc)
 {
 	const struct unwind_code *caller;
 	uint64_t made, pushed, bp, ip;
 
-	if (!code->file || !code->file->image || !eh_table_fp_made(code->table, row, &made) ||
+	if (!code->file || !code->file->image || !eh_table_fp_made(code->table, pc, &made) ||
 	    !insn_pushed(code->file->image, made, w->exact ? pc : pc + 1, &pushed))
 		return false;
 	bp = w->sp + pushed;
@@ -545,7 +545,7 @@ enum unwind_end unwind(const struct unwind_map *m, const struct unwind_start *st
 		if (code->table)
 			row = eh_table_at(code->table, at - code->bias);
 		if (row && row->cfa_rule == EH_CFA_FP && !w.bp_known)
-			find_bp(&w, m, code, row, at - code->bias);
+			find_bp(&w, m, code, at - code->bias);
 		if (row)
 			end = step(&w, row, at - code->bias, &last);
 		else if (code->type == UNWIND_AGENT && leave_trampoline(&w, code, at))

@@ -42,13 +42,14 @@ struct unwind_code {
 	uint64_t start, end;
 	uint64_t bias; /* process address = linked address + bias */
 	enum unwind_code_type type;
-	struct unwind_file *file;     /* NULL for the agent and for the kernel's page */
-	const struct eh_table *table; /* NULL: no rules; of linked addresses */
-	struct eh_table *own_table;   /* the agent's */
-	uint8_t *bytes;		      /* the agent's: all of it */
+	struct unwind_file *file;   /* NULL for the agent and for the kernel's page */
+	struct eh_table *table;	    /* NULL: no rules; of linked addresses */
+	struct eh_table *own_table; /* the agent's */
+	uint8_t *bytes;		    /* the agent's: all of it */
 };
 
-/* What code is in a process, as of some moment. It does not change: any thread may ask. */
+/* What code is in a process, as of some moment. Rules are compiled while it is walked: one thread
+ * at a time, for all maps of the same files. */
 struct unwind_map;
 int unwind_map_read(const struct process *p, struct unwind_files *files,
 		    struct unwind_map **ret_map, struct error *err);

@@ -14,7 +14,7 @@ from pathlib import Path
 # What a test can't see otherwise.
 FOR_TESTS = {
     "debug_missing",  # which of the files that a program's debug information names were not found
-    "eh_table_rows", "eh_table_base",  # the rows of unwind rules, which a fuzz target compares with what is looked up
+    "eh_table_functions", "eh_table_function",  # which functions have unwind rules, and how many of those were compiled
 }
 IGNORED = re.compile(r'/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)
 WORD = re.compile(r"[A-Za-z_]\w*")

@@ -14,11 +14,13 @@
 #include <cmocka.h>
 
 #include <dwarf.h>
+#include <elf.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define SECTION 0x1000u /* where the section lies */
@@ -93,12 +95,12 @@ static struct eh_table *compile(const struct made *m)
 	struct eh_table *t = NULL;
 
 	memcpy(copy, m->data, m->len);
-	assert_int_equal(eh_table_compile(&machine_x86_64, copy, m->len, SECTION, 0, true, &t), 0);
+	assert_int_equal(eh_table_compile(&machine_x86_64, copy, m->len, SECTION, true, &t), 0);
 	free(copy);
 	return t;
 }
 
-static void check_row(const struct eh_table *t, uint64_t addr, enum eh_cfa rule, int cfa,
+static void check_row(struct eh_table *t, uint64_t addr, enum eh_cfa rule, int cfa,
 		      enum eh_fp fp_rule, int rbp)
 {
 	const struct eh_row *r = eh_table_at(t, addr);
@@ -266,19 +268,17 @@ static void test_malformed(void **state)
 
 /* ---- against readelf ---- */
 
-static struct eh_table *table_of(const char *path)
+static struct eh_table *table_of(const char *path, struct elf_image **ret_image)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	struct elf_image *image;
 	struct eh_table *t = NULL;
 	struct error err = {0};
 
 	assert_true(fd >= 0);
-	if (elf_image_open(fd, path, &image, &err) < 0)
+	if (elf_image_open(fd, path, ret_image, &err) < 0)
 		fail_msg("%s", err.text);
 	close(fd);
-	assert_int_equal(eh_table_of_image(image, &t), 0);
-	elf_image_free(image);
+	assert_int_equal(eh_table_of_image(*ret_image, &t), 0);
 	return t;
 }
 
@@ -334,7 +334,8 @@ static void read_columns(char *line, struct columns *c)
 
 static void compare_with_readelf(const char *path)
 {
-	struct eh_table *t = table_of(path);
+	struct elf_image *image;
+	struct eh_table *t = table_of(path, &image);
 	char command[4096], line[1024];
 	struct columns c = {.n = 0};
 	bool fde = false;
@@ -376,19 +377,21 @@ static void compare_with_readelf(const char *path)
 	print_message("%s: %u places compared\n", path, n);
 	assert_true(n > 100);
 	eh_table_free(t);
+	elf_image_free(image);
 }
 
-static void test_own_program(void **state)
+static const char *own_path(void)
 {
-	char path[4096] = "";
+	static char path[4096];
 
 	assert_true(readlink("/proc/self/exe", path, sizeof(path) - 1) > 0);
-	compare_with_readelf(path);
+	return path;
 }
 
-static void test_libc(void **state)
+static const char *libc_path(void)
 {
-	char path[4096] = "", line[4096];
+	static char path[4096];
+	char line[4096];
 	FILE *f = fopen("/proc/self/maps", "r");
 
 	while (fgets(line, sizeof(line), f))
@@ -396,15 +399,84 @@ static void test_libc(void **state)
 			sscanf(strchr(line, '/'), "%4095s", path);
 	fclose(f);
 	assert_true(path[0]);
-	compare_with_readelf(path);
+	return path;
+}
+
+static void test_own_program(void **state)
+{
+	compare_with_readelf(own_path());
+}
+
+static void test_libc(void **state)
+{
+	compare_with_readelf(libc_path());
+}
+
+/* A file without .eh_frame_hdr, or with one that has no entries: the list is made. */
+static void test_without_header(void **state)
+{
+	const char *own = own_path();
+	char path[64];
+
+	for (int cut = 0; cut < 2; cut++) {
+		int from = open(own, O_RDONLY | O_CLOEXEC), fd = memfd_create("copy", 0);
+		uint32_t none = 0;
+		char bytes[4096];
+		Elf64_Ehdr eh;
+		ssize_t len;
+
+		while ((len = read(from, bytes, sizeof(bytes))) > 0)
+			assert_int_equal(write(fd, bytes, (size_t)len), len);
+		close(from);
+		assert_int_equal(pread(fd, &eh, sizeof(eh), 0), sizeof(eh));
+		for (int i = 0; i < eh.e_phnum; i++) {
+			off_t at = (off_t)(eh.e_phoff + (unsigned)i * sizeof(Elf64_Phdr));
+			Elf64_Phdr ph;
+
+			assert_int_equal(pread(fd, &ph, sizeof(ph), at), sizeof(ph));
+			if (ph.p_type == PT_GNU_EH_FRAME) /* p_type, or the count of entries */
+				pwrite(fd, &none, sizeof(none), cut ? at : (off_t)ph.p_offset + 8);
+		}
+		snprintf(path, sizeof(path), "/proc/%d/fd/%d", getpid(), fd);
+		compare_with_readelf(path);
+		close(fd);
+	}
+}
+
+/* Of some thousand functions only those are compiled that are looked up, and each of them once. */
+static void test_compiles_what_is_looked_up(void **state)
+{
+	struct elf_image *image;
+	struct eh_table *t = table_of(libc_path(), &image);
+	size_t compiled, n = eh_table_functions(t, &compiled);
+	uint64_t some = eh_table_function(t, n / 2);
+
+	assert_true(n > 1000);
+	assert_int_equal(compiled, 0);
+	assert_non_null(eh_table_at(t, some));
+	assert_ptr_equal(eh_table_at(t, some), eh_table_at(t, some));
+	eh_table_functions(t, &compiled);
+	assert_int_equal(compiled, 1);
+	assert_null(eh_table_at(t, 0));
+	for (size_t i = 0; i < n; i += 100)
+		eh_table_at(t, eh_table_function(t, i));
+	eh_table_functions(t, &compiled);
+	assert_in_range(compiled, n / 100, n / 100 + 2);
+	eh_table_free(t);
+	elf_image_free(image);
 }
 
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_usual),	       cmocka_unit_test(test_rare),
-		cmocka_unit_test(test_plt_and_signal), cmocka_unit_test(test_malformed),
-		cmocka_unit_test(test_own_program),    cmocka_unit_test(test_libc),
+		cmocka_unit_test(test_usual),
+		cmocka_unit_test(test_rare),
+		cmocka_unit_test(test_plt_and_signal),
+		cmocka_unit_test(test_malformed),
+		cmocka_unit_test(test_own_program),
+		cmocka_unit_test(test_libc),
+		cmocka_unit_test(test_without_header),
+		cmocka_unit_test(test_compiles_what_is_looked_up),
 	};
 
 	for (int i = 1; i < argc; i++)

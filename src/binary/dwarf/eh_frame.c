@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * .eh_frame compiled into sorted rows.
+ * .eh_frame compiled into rows, function by function, as they are looked up.
  *
  * The section holds a small program for each function (FDE), which says instruction by instruction
- * where the frame is; what functions have in common (CIE) is separate. Each program is run once, at
- * its every step to a new address a row is written, if anything changed that a walk needs. That is
- * about five rows a function and 12 bytes a row, against the running of programs at each frame of
- * each stack.
+ * where the frame is; what functions have in common (CIE) is separate. The linker's .eh_frame_hdr
+ * has the start of each function and the place of its entry, sorted; without it the list is made by
+ * going through the section. A program is run once, when an address of its function is looked up:
+ * at its every step to a new address a row is written, if anything changed that a walk needs. That
+ * is about five rows a function and 12 bytes a row, against the running of programs at each frame of
+ * each stack. A library may have hundreds of thousands of functions; a walk through all stacks of a
+ * program needs some hundred.
  *
  * Expressions are not evaluated but recognised: of those that compilers and linkers write there are
  * three, the linker's for a PLT, gcc's for a stack that it aligned, and libc's for a signal frame,
@@ -31,16 +34,40 @@
 
 #define MAX_ROWS (16u << 20)
 #define MAX_REMEMBERED 32u
-#define INDEX_SHIFT 8 /* a page of the index is at least 256 bytes of code */
-#define MIN_INDEX 4096u
+#define N_RECENT 256u /* functions that are found without a search */
+#define RECENT_SHIFT 6
+/* An entry of .eh_frame_hdr: the start of a function, and where its FDE is. */
+#define HEADER_ENTRY 8u
+
+/* Where a function begins, and the address of its FDE. */
+struct eh_entry {
+	uint64_t start, fde;
+};
+
+/* What was compiled of an FDE: nothing, if it is malformed. */
+struct eh_function {
+	uint64_t start, end;
+	size_t n;
+	struct eh_row rows[];
+};
+
+struct row_list {
+	uint64_t start;
+	struct eh_row *v;
+	size_t n, cap, limit;
+};
 
 struct eh_table {
-	uint64_t base;
-	struct eh_row *rows;
-	size_t n, cap;
-	uint32_t *index; /* of the page with this number: how many rows precede it */
-	size_t n_index;
-	unsigned shift;
+	const struct elf_image *image; /* NULL: all of it is compiled */
+	/* .eh_frame_hdr's entries, if it has some, else a list of our own; both sorted */
+	uint64_t header, header_at;
+	struct eh_entry *entries;
+	size_t n;
+	struct map cies;      /* address -> struct eh_cie */
+	struct map functions; /* address of the FDE -> struct eh_function */
+	const struct eh_function *recent[N_RECENT];
+	struct row_list rows; /* of the function that is being compiled */
+	size_t n_rows;
 };
 
 /* ---- pointers and numbers ---- */
@@ -268,19 +295,19 @@ static bool same_rules(const struct eh_row *a, const struct eh_row *b)
 	       a->fp_rule == b->fp_rule && a->ra_rule == b->ra_rule;
 }
 
-static int put_row(struct eh_table *t, const struct eh_row *row)
+static int put_row(struct row_list *l, const struct eh_row *row)
 {
-	if (t->n && t->rows[t->n - 1].pc == row->pc) {
-		t->rows[t->n - 1] = *row;
+	if (l->n && l->v[l->n - 1].pc == row->pc) {
+		l->v[l->n - 1] = *row;
 		return 0;
 	}
-	if (t->n ? same_rules(&t->rows[t->n - 1], row) : row->cfa_rule == EH_CFA_NONE)
+	if (l->n ? same_rules(&l->v[l->n - 1], row) : row->cfa_rule == EH_CFA_NONE)
 		return 0;
-	if (t->n >= MAX_ROWS)
+	if (l->n >= l->limit)
 		return -EFBIG;
-	if (!GROW(t->rows, t->n, t->cap))
+	if (!GROW(l->v, l->n, l->cap))
 		return -ENOMEM;
-	t->rows[t->n++] = *row;
+	l->v[l->n++] = *row;
 	return 0;
 }
 
@@ -375,9 +402,10 @@ static void run_rule(struct rules *r, const struct eh_cie *cie, uint8_t op, stru
 	}
 }
 
-/* Runs a program; `t` is NULL for a CIE's, which moves nowhere. What follows something that isn't
+/* Runs a program; `rows` is NULL for a CIE's, which moves nowhere. What follows something that isn't
  * understood has no rules. */
-static int run(struct eh_table *t, const struct section *s, const struct eh_fde *f, struct rules *r)
+static int run(struct row_list *rows, const struct section *s, const struct eh_fde *f,
+	       struct rules *r)
 {
 	const struct eh_cie *cie = f->cie;
 	struct rules remembered[MAX_REMEMBERED];
@@ -440,19 +468,19 @@ static int run(struct eh_table *t, const struct section *s, const struct eh_fde 
 			to = at + step;
 		if (!to)
 			continue;
-		if (!t || to <= at || to >= end)
+		if (!rows || to <= at || to >= end)
 			break;
-		row = row_of(r, (uint32_t)(at - t->base));
+		row = row_of(r, (uint32_t)(at - f->start));
 
-		TRY(put_row(t, &row));
+		TRY(put_row(rows, &row));
 		at = to;
 	}
-	if (!t)
+	if (!rows)
 		return cursor_ok(&c) ? 0 : -EINVAL;
 	if (!cursor_ok(&c))
 		r->cfa = EH_CFA_NONE;
-	row = row_of(r, (uint32_t)(at - t->base));
-	return put_row(t, &row);
+	row = row_of(r, (uint32_t)(at - f->start));
+	return put_row(rows, &row);
 }
 
 /* ---- CIEs and FDEs ---- */
@@ -513,17 +541,15 @@ static bool read_cie_header(const struct section *s, struct cursor *c, struct eh
 /* The CIE whose length field is at this offset; NULL: out of memory. */
 static const struct eh_cie *cie_at(const struct section *s, struct map *cies, uint64_t offset)
 {
-	struct eh_cie *cie = map_get(cies, offset, 0);
+	struct eh_cie *cie = map_get(cies, s->addr + offset, 0);
 	struct cursor c;
 	uint32_t len;
 
 	if (cie)
 		return cie;
-	cie = calloc(1, sizeof(*cie));
-	if (!cie || map_put(cies, offset, 0, cie) < 0) {
-		free(cie);
+	cie = map_new(cies, s->addr + offset, 0, sizeof(*cie));
+	if (!cie)
 		return NULL;
-	}
 	cursor_init(&c, s->data + offset, s->len - offset);
 	len = cursor_u32(&c);
 	if (len > cursor_left(&c) || len < 4)
@@ -566,10 +592,26 @@ static int read_fde(const struct section *s, struct map *cies, const uint8_t *bo
 	}
 	if (!cursor_ok(&c) || !f.size)
 		return 0;
+	f.addr = s->addr + at - sizeof(len);
 	f.program = c.at;
 	f.len = cursor_left(&c);
 	*ret = f;
 	return 1;
+}
+
+/* The entry at an address: 1; 0 if there is none that can be read; -ENOMEM. */
+static int fde_at(const struct section *s, struct map *cies, uint64_t addr, struct eh_fde *ret)
+{
+	struct cursor c;
+	const uint8_t *body;
+	uint32_t len;
+
+	if (addr < s->addr || addr - s->addr >= s->len)
+		return 0;
+	cursor_init(&c, s->data + (addr - s->addr), s->len - (addr - s->addr));
+	len = cursor_u32(&c);
+	body = cursor_bytes(&c, len);
+	return body ? read_fde(s, cies, body, len, ret) : 0;
 }
 
 static int each_fde(const struct section *s, struct map *cies, eh_fde_fn *fn, void *context)
@@ -602,22 +644,32 @@ static void cies_done(struct map *cies)
 	map_free(cies, free);
 }
 
-/* .eh_frame_hdr: version 1, three encodings, a pointer to .eh_frame. */
-static uint64_t eh_frame_by_header(const struct elf_image *img)
+/* .eh_frame_hdr: version 1, three encodings, a pointer to .eh_frame, the number of entries, and
+ * those. Linkers write numbers of 4 bytes, relative to the header. `ret_n`: 0 if there are none
+ * that can be read. */
+static uint64_t eh_frame_by_header(const struct elf_image *img, uint64_t *ret_entries,
+				   size_t *ret_n)
 {
-	const uint8_t *p = img->eh_frame_hdr ? image_at(img, img->eh_frame_hdr, 12) : NULL;
-	const struct section s = {p, 12, img->eh_frame_hdr, true, NULL};
+	size_t len = img->eh_frame_hdr_bytes;
+	const uint8_t *p = len >= 4 ? image_at(img, img->eh_frame_hdr, len) : NULL;
+	const struct section s = {p, len, img->eh_frame_hdr, true, NULL};
 	struct cursor c;
-	uint8_t encoding;
-	uint64_t addr;
+	uint64_t addr, n;
 
+	*ret_n = 0;
 	if (!p || p[0] != 1)
 		return 0;
-	encoding = p[1];
-	cursor_init(&c, p, 12);
+	cursor_init(&c, p, len);
 	cursor_u32(&c);
-	addr = encoded(&s, &c, encoding, false);
-	return cursor_ok(&c) ? addr : 0;
+	addr = encoded(&s, &c, p[1], false);
+	if (!cursor_ok(&c))
+		return 0;
+	if (p[2] != DW_EH_PE_udata4 || p[3] != (DW_EH_PE_datarel | DW_EH_PE_sdata4))
+		return addr;
+	n = cursor_u32(&c);
+	*ret_entries = addr_of(&s, &c);
+	*ret_n = cursor_ok(&c) && n <= cursor_left(&c) / HEADER_ENTRY ? n : 0;
+	return addr;
 }
 
 static bool section_of(const struct elf_image *img, struct section *ret)
@@ -625,9 +677,11 @@ static bool section_of(const struct elf_image *img, struct section *ret)
 	struct section s = {.addr = img->eh_frame,
 			    .sized = img->eh_frame_bytes > 0,
 			    .regs = &elf_image_machine(img)->dwarf};
+	uint64_t entries;
+	size_t n;
 
 	if (!s.addr || !s.sized) {
-		s.addr = eh_frame_by_header(img);
+		s.addr = eh_frame_by_header(img, &entries, &n);
 		s.sized = false;
 	}
 	s.data = s.addr ? elf_image_bytes(img, s.addr, &s.len) : NULL;
@@ -650,157 +704,249 @@ int eh_frame_each_fde(const struct elf_image *img, eh_fde_fn *fn, void *context)
 	return rc;
 }
 
-/* ---- the table ---- */
+/* ---- the list of functions ---- */
 
-struct fde_list {
-	struct eh_fde *v;
+struct entry_list {
+	struct eh_entry_of {
+		struct eh_entry entry;
+		uint64_t size;
+	} * v;
 	size_t n, cap;
 };
 
-static int keep_fde(void *context, const struct eh_fde *f)
+static int keep_entry(void *context, const struct eh_fde *f)
 {
-	struct fde_list *list = context;
+	struct entry_list *list = context;
 
 	if (!f->cie->ok)
 		return 0;
 	if (!GROW(list->v, list->n, list->cap))
 		return -ENOMEM;
-	list->v[list->n++] = *f;
+	list->v[list->n++] = (struct eh_entry_of){{f->start, f->addr}, f->size};
 	return 0;
 }
 
-static int compile_fdes(struct eh_table *t, const struct section *s, struct fde_list *list)
+/* By going through the section. Of functions that overlap the first one counts. */
+static int list_entries(struct eh_table *t, const struct section *s)
 {
-	struct eh_row none = {.cfa_rule = EH_CFA_NONE};
-	uint64_t covered = t->base;
+	struct entry_list list = {0};
+	uint64_t covered = 0;
+	int rc = each_fde(s, &t->cies, keep_entry, &list);
 
-	TRY(image_sort(list->v, list->n, sizeof(*list->v)));
-	for (size_t i = 0; i < list->n; i++) {
-		const struct eh_fde *f = &list->v[i];
-		struct rules r = f->cie->initial;
+	if (rc == 0)
+		rc = image_sort(list.v, list.n, sizeof(*list.v));
+	if (rc == 0) {
+		t->entries = calloc(list.n ? list.n : 1, sizeof(*t->entries));
+		rc = t->entries ? 0 : -ENOMEM;
+	}
+	for (size_t i = 0; i < list.n && rc == 0; i++) {
+		const struct eh_entry_of *e = &list.v[i];
+		uint64_t end;
 
 		/* Functions that the linker left out have an entry at no address. */
-		if (f->start < covered || f->size > UINT32_MAX ||
-		    f->start - t->base > UINT32_MAX - f->size)
+		if (e->entry.start < covered ||
+		    __builtin_add_overflow(e->entry.start, e->size, &end))
 			continue;
-		none.pc = (uint32_t)(covered - t->base);
-		if (f->start > covered)
-			TRY(put_row(t, &none));
-		TRY(run(t, s, f, &r));
-		covered = f->start + f->size;
+		t->entries[t->n++] = e->entry;
+		covered = end;
 	}
-	none.pc = (uint32_t)(covered - t->base);
-	return put_row(t, &none);
-}
-
-static int make_index(struct eh_table *t)
-{
-	uint32_t last = t->n ? t->rows[t->n - 1].pc : 0;
-	size_t most = t->n > MIN_INDEX ? t->n : MIN_INDEX, row = 0;
-
-	t->shift = INDEX_SHIFT;
-	while ((last >> t->shift) > most)
-		t->shift++;
-	t->n_index = (size_t)(last >> t->shift) + 2;
-	t->index = malloc(t->n_index * sizeof(*t->index));
-	if (!t->index)
-		return -ENOMEM;
-	for (size_t page = 0; page < t->n_index; page++) {
-		while (row < t->n && (t->rows[row].pc >> t->shift) < page)
-			row++;
-		t->index[page] = (uint32_t)row;
-	}
-	return 0;
-}
-
-static int compile(const struct section *s, uint64_t base, struct eh_table **ret_table)
-{
-	struct eh_table *t = calloc(1, sizeof(*t));
-	struct fde_list list = {0};
-	struct map cies = {0};
-	int rc;
-
-	if (!t)
-		return -ENOMEM;
-	t->base = base;
-	rc = each_fde(s, &cies, keep_fde, &list);
-	if (rc == 0)
-		rc = compile_fdes(t, s, &list);
-	if (rc == 0)
-		rc = make_index(t);
-	cies_done(&cies);
 	free(list.v);
+	return rc;
+}
+
+static struct eh_entry entry_of(const struct eh_table *t, const uint8_t *header, size_t i)
+{
+	int32_t pair[2];
+
+	if (!header)
+		return t->entries[i];
+	memcpy(pair, header + i * HEADER_ENTRY, sizeof(pair));
+	return (struct eh_entry){t->header + (uint64_t)(int64_t)pair[0],
+				 t->header + (uint64_t)(int64_t)pair[1]};
+}
+
+/* The header's entries, as they lie in the file; NULL: the table has a list of its own. */
+static const uint8_t *header_of(const struct eh_table *t)
+{
+	return t->header ? image_at(t->image, t->header_at, t->n * HEADER_ENTRY) : NULL;
+}
+
+/* ---- functions ---- */
+
+/* Runs the program of an FDE; -ENOMEM. */
+static const struct eh_function *compile(struct eh_table *t, const struct section *s, uint64_t fde)
+{
+	struct row_list *rows = &t->rows;
+	struct eh_function *fn;
+	struct eh_fde f = {0};
+	int rc = fde_at(s, &t->cies, fde, &f);
+
+	rows->n = 0;
+	rows->limit = MAX_ROWS - t->n_rows;
+	if (rc > 0 && f.cie->ok && f.size <= UINT32_MAX && f.start + f.size > f.start) {
+		struct rules r = f.cie->initial;
+
+		rc = run(rows, s, &f, &r);
+	} else {
+		f = (struct eh_fde){0};
+	}
+	if (rc < 0 && rc != -EFBIG)
+		return NULL;
+	fn = map_new(&t->functions, fde, 0, sizeof(*fn) + rows->n * sizeof(*fn->rows));
+	if (!fn)
+		return NULL;
+	fn->start = f.start;
+	fn->end = f.start + f.size;
+	fn->n = rows->n;
+	if (rows->n)
+		memcpy(fn->rows, rows->v, rows->n * sizeof(*fn->rows));
+	t->n_rows += rows->n;
+	return fn;
+}
+
+/* The part of the file that has an FDE and its CIE. */
+static bool section_with(const struct eh_table *t, uint64_t fde, struct section *ret)
+{
+	const struct elf_segment *seg;
+
+	if (!t->image)
+		return false;
+	for (size_t i = 0; (seg = elf_image_segment(t->image, i)); i++) {
+		if (fde < seg->addr || fde - seg->addr >= seg->file_size)
+			continue;
+		*ret = (struct section){seg->data, seg->file_size, seg->addr, true,
+					&elf_image_machine(t->image)->dwarf};
+		return true;
+	}
+	return false;
+}
+
+static const struct eh_function *function_at(struct eh_table *t, uint64_t addr)
+{
+	const struct eh_function **recent = &t->recent[(addr >> RECENT_SHIFT) % N_RECENT], *fn;
+	const uint8_t *header;
+	struct section s;
+	uint64_t fde;
+	size_t lo;
+
+	if (*recent && addr >= (*recent)->start && addr < (*recent)->end)
+		return *recent;
+	header = header_of(t);
+	if (t->header && !header)
+		return NULL;
+	lo = PARTITION_POINT(i, 0, t->n, entry_of(t, header, i).start <= addr);
+	if (!lo)
+		return NULL;
+	fde = entry_of(t, header, lo - 1).fde;
+	fn = map_get(&t->functions, fde, 0);
+	if (!fn && section_with(t, fde, &s))
+		fn = compile(t, &s, fde);
+	if (!fn || addr < fn->start || addr >= fn->end)
+		return NULL;
+	*recent = fn;
+	return fn;
+}
+
+/* ---- the table ---- */
+
+int eh_table_compile(const struct machine *machine, const void *data, size_t len, uint64_t addr,
+		     bool sized, struct eh_table **ret_table)
+{
+	const struct section s = {data, len, addr, sized, &machine->dwarf};
+	struct eh_table *t = calloc(1, sizeof(*t));
+	int rc = t ? list_entries(t, &s) : -ENOMEM;
+
+	for (size_t i = 0; rc == 0 && i < t->n; i++)
+		if (!compile(t, &s, t->entries[i].fde))
+			rc = -ENOMEM;
 	if (rc < 0) {
 		eh_table_free(t);
 		return rc;
-	}
-	if (t->n) {
-		struct eh_row *fit = reallocarray(t->rows, t->n, sizeof(*fit));
-
-		if (fit)
-			t->rows = fit;
-		t->cap = t->n;
 	}
 	*ret_table = t;
 	return 0;
 }
 
-int eh_table_compile(const struct machine *machine, const void *data, size_t len, uint64_t addr,
-		     uint64_t base, bool sized, struct eh_table **ret_table)
-{
-	return compile(&(struct section){data, len, addr, sized, &machine->dwarf}, base, ret_table);
-}
-
 int eh_table_of_image(const struct elf_image *img, struct eh_table **ret_table)
 {
+	struct eh_table *t;
 	struct section s;
+	int rc = 0;
 
-	return section_of(img, &s) ? compile(&s, img->segments[0].addr, ret_table) : -ENODATA;
+	if (!section_of(img, &s))
+		return -ENODATA;
+	t = calloc(1, sizeof(*t));
+	if (!t)
+		return -ENOMEM;
+	t->image = img;
+	eh_frame_by_header(img, &t->header_at, &t->n);
+	if (t->n)
+		t->header = img->eh_frame_hdr;
+	else
+		rc = list_entries(t, &s);
+	if (rc < 0) {
+		eh_table_free(t);
+		return rc;
+	}
+	*ret_table = t;
+	return 0;
 }
 
 void eh_table_free(struct eh_table *t)
 {
 	if (!t)
 		return;
-	free(t->rows);
-	free(t->index);
+	map_free(&t->functions, free);
+	cies_done(&t->cies);
+	free(t->entries);
+	free(t->rows.v);
 	free(t);
 }
 
-const struct eh_row *eh_table_at(const struct eh_table *t, uint64_t addr)
+/* The row of a function that applies at an address; n: none. */
+static size_t row_index(const struct eh_function *fn, uint64_t addr)
 {
-	uint64_t pc = addr - t->base, page = pc >> t->shift;
-	size_t lo;
+	uint64_t pc = addr - fn->start;
+	size_t lo = PARTITION_POINT(i, 0, fn->n, fn->rows[i].pc <= pc);
 
-	if (addr < t->base || page + 1 >= t->n_index)
-		return NULL;
-	/* The row that applies is in this page, or is the last one before it. */
-	lo = PARTITION_POINT(i, t->index[page], t->index[page + 1], t->rows[i].pc <= pc);
-	return lo && t->rows[lo - 1].cfa_rule != EH_CFA_NONE ? &t->rows[lo - 1] : NULL;
+	return lo && fn->rows[lo - 1].cfa_rule != EH_CFA_NONE ? lo - 1 : fn->n;
 }
 
-bool eh_table_fp_made(const struct eh_table *t, const struct eh_row *row, uint64_t *ret_addr)
+const struct eh_row *eh_table_at(struct eh_table *t, uint64_t addr)
 {
+	const struct eh_function *fn = function_at(t, addr);
+	size_t i = fn ? row_index(fn, addr) : 0;
+
+	return fn && i < fn->n ? &fn->rows[i] : NULL;
+}
+
+bool eh_table_fp_made(struct eh_table *t, uint64_t addr, uint64_t *ret_addr)
+{
+	const struct eh_function *fn = function_at(t, addr);
+	size_t i = fn ? row_index(fn, addr) : 0;
+
 	/* push %rbp; mov %rsp,%rbp. The row may come again after a return. */
-	for (; row > t->rows && row->cfa_rule != EH_CFA_NONE; row--) {
-		const struct eh_row *pushed = row - 1;
+	for (; fn && i && i < fn->n && fn->rows[i].cfa_rule != EH_CFA_NONE; i--) {
+		const struct eh_row *row = &fn->rows[i], *pushed = row - 1;
 
 		if (row->cfa_rule == EH_CFA_FP && row->cfa == 16 && pushed->cfa_rule == EH_CFA_SP &&
 		    pushed->cfa == 16 && pushed->fp_rule == EH_FP_AT_CFA && pushed->fp == -16) {
-			*ret_addr = t->base + row->pc;
+			*ret_addr = fn->start + row->pc;
 			return true;
 		}
 	}
 	return false;
 }
 
-size_t eh_table_rows(const struct eh_table *t, const struct eh_row **ret)
+size_t eh_table_functions(const struct eh_table *t, size_t *ret_compiled)
 {
-	*ret = t->rows;
+	*ret_compiled = t->functions.n;
 	return t->n;
 }
 
-uint64_t eh_table_base(const struct eh_table *t)
+uint64_t eh_table_function(const struct eh_table *t, size_t i)
 {
-	return t->base;
+	const uint8_t *header = header_of(t);
+
+	return t->header && !header ? 0 : entry_of(t, header, i).start;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Unwind rules, compiled: from .eh_frame, which every function of a program has, also in stripped
- * files, to rows that a walk through a stack can look up in some ten nanoseconds. Of the registers
- * only those matter by which frames are found: the stack pointer (sp), the frame pointer (fp) and
- * the return address.
+ * files, to rows that a walk through a stack can look up in some ten nanoseconds. A function is
+ * compiled when it is looked up for the first time. Of the registers only those matter by which
+ * frames are found: the stack pointer (sp), the frame pointer (fp) and the return address.
  */
 #pragma once
 
@@ -37,9 +37,9 @@ enum eh_ra {
 	EH_RA_LOST,
 };
 
-/* The rules from pc on, to the next row. */
+/* The rules of a function from pc on, to its next row or its end. */
 struct eh_row {
-	uint32_t pc; /* less the table's base */
+	uint32_t pc; /* less the function's start */
 	int32_t cfa;
 	int16_t fp;
 	uint8_t cfa_rule;    /* enum eh_cfa */
@@ -52,6 +52,7 @@ _Static_assert(sizeof(struct eh_row) == 12, "eh_row");
  */
 struct eh_fde {
 	uint64_t start, size; /* size > 0 */
+	uint64_t addr;	      /* its own, of the length field */
 	const struct eh_cie *cie;
 	const uint8_t *program;
 	size_t len;
@@ -67,21 +68,22 @@ int eh_frame_each_fde(const struct elf_image *img, eh_fde_fn *fn, void *context)
 struct eh_table;
 
 /*
- * From the bytes of a machine's .eh_frame that lies at `addr`. Rows count from `base`; what is before it or
- * 4 GiB after it has none. `sized`: the length is the section's (a terminator within is no end),
- * else `len` only bounds it. Malformed entries are left out. 0 also if nothing is left;
- * -ENOMEM, -EFBIG.
+ * From the bytes of a machine's .eh_frame that lies at `addr`, all of it at once. `sized`: the length
+ * is the section's (a terminator within is no end), else `len` only bounds it. Malformed entries are
+ * left out. 0 also if nothing is left; -ENOMEM.
  */
 int eh_table_compile(const struct machine *machine, const void *data, size_t len, uint64_t addr,
-		     uint64_t base, bool sized, struct eh_table **ret_table);
-/* Of an object, base 0 or its lowest address. -ENODATA: it has none. */
+		     bool sized, struct eh_table **ret_table);
+/* Of an object, which has to live as long. -ENODATA: it has none. */
 int eh_table_of_image(const struct elf_image *img, struct eh_table **ret_table);
 void eh_table_free(struct eh_table *t);
 
-/* The rules at an address (in the numbers of `base`); NULL: none. Any thread may ask. */
-const struct eh_row *eh_table_at(const struct eh_table *t, uint64_t addr);
-/* A row whose CFA hangs on rbp: where its function has just made rbp of rsp, CFA - 16. false: not
- * by the usual prologue. */
-bool eh_table_fp_made(const struct eh_table *t, const struct eh_row *row, uint64_t *ret_addr);
-size_t eh_table_rows(const struct eh_table *t, const struct eh_row **ret);
-uint64_t eh_table_base(const struct eh_table *t);
+/* The rules at an address; NULL: none. For one thread at a time. A row lives as long as its table. */
+const struct eh_row *eh_table_at(struct eh_table *t, uint64_t addr);
+/* Of an address whose row has a CFA that hangs on rbp: where its function has just made rbp of rsp,
+ * CFA - 16. false: not by the usual prologue. */
+bool eh_table_fp_made(struct eh_table *t, uint64_t addr, uint64_t *ret_addr);
+/* How many functions it has, and how many of them were compiled. */
+size_t eh_table_functions(const struct eh_table *t, size_t *ret_compiled);
+/* Where one of them begins. */
+uint64_t eh_table_function(const struct eh_table *t, size_t i);
