@@ -3,6 +3,8 @@
 #include "runtime/tables.h"
 
 #include "base/vec.h"
+#include "binary/code/code_scan.h"
+#include "binary/machine.h"
 #include "runtime/find.h"
 
 #include <errno.h>
@@ -40,7 +42,8 @@ void tables_keep_used(struct tables *t, const struct code_refs *refs)
 bool tables_run(struct elf_image *image, const struct elf_pointer *p, size_t left, size_t n,
 		bool starts)
 {
-	if (left < n)
+	/* Slots are sorted. */
+	if (left < n || p[n - 1].slot != p[0].slot + (n - 1) * 8)
 		return false;
 	for (size_t i = 0; i < n; i++) {
 		if (p[i].slot != p[0].slot + i * 8)
@@ -124,6 +127,32 @@ size_t tables_head(struct elf_image *image, uint64_t function, struct insn *ret,
 	return n;
 }
 
+struct looks_like {
+	struct elf_image *image;
+	uint64_t addr;
+};
+
+static int leads_there(void *context, const struct code_hit *hit)
+{
+	const struct looks_like *l = context;
+	uint64_t target = hit->target;
+
+	if (hit->word && !elf_image_pointer_at(l->image, hit->target, &target))
+		return 0;
+	return target == l->addr;
+}
+
+/* Whether there are bytes that look like an instruction that takes an address: most functions have
+ * none, and need not be decoded. */
+static bool may_take(struct elf_image *image, const struct insn_walk *w, uint64_t addr)
+{
+	struct looks_like l = {image, addr};
+	unsigned patterns = CODE_TAKES | CODE_CALLS | (elf_image_pie(image) ? 0 : CODE_NUMBERS);
+
+	return w->machine->scan(w->bytes, (size_t)(w->end - w->addr), w->addr, patterns, NULL,
+				leads_there, &l) != 0;
+}
+
 bool tables_takes(struct elf_image *image, uint64_t function, uint64_t addr)
 {
 	uint64_t start, end, word;
@@ -131,7 +160,7 @@ bool tables_takes(struct elf_image *image, uint64_t function, uint64_t addr)
 	struct insn in;
 
 	if (!elf_image_function(image, function, &start, &end) ||
-	    !insn_walk_init(&w, image, start, end))
+	    !insn_walk_init(&w, image, start, end) || !may_take(image, &w, addr))
 		return false;
 	while (insn_next(&w, &in) > 0) {
 		if ((in.op == INSN_LEA && in.ref == addr) || (in.has_imm && in.imm == addr) ||

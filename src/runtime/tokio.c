@@ -61,11 +61,14 @@ static bool has_shape(struct elf_image *image, const struct elf_pointer *p, size
 {
 	uint64_t trailer, scheduler, id;
 
-	if (!tables_run(image, p, left, TOKIO_N_FUNCTIONS, strict) ||
+	/* The cheapest first: most words that point to code are in no such table. */
+	if (left < TOKIO_N_FUNCTIONS ||
+	    p[TOKIO_N_FUNCTIONS - 1].slot != p[0].slot + 8 * (TOKIO_N_FUNCTIONS - 1) ||
 	    (left > TOKIO_N_FUNCTIONS && p[TOKIO_N_FUNCTIONS].slot < p[0].slot + 8 * TOKIO_N_SLOTS))
 		return false;
 	return read_offsets(image, p[0].slot, &trailer, &scheduler, &id) &&
-	       offsets_fit(trailer, scheduler, id);
+	       offsets_fit(trailer, scheduler, id) &&
+	       tables_run(image, p, left, TOKIO_N_FUNCTIONS, strict);
 }
 
 /* In an object with symbols only they count: nothing there is left to be guessed. */

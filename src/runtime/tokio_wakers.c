@@ -94,15 +94,16 @@ static bool is_clone(struct elf_image *image, uint64_t function, uint64_t table)
 	struct insn in[HEAD];
 	size_t n, bytes = 0;
 
-	if (!elf_image_function(image, function, &start, &end))
+	if (!elf_image_function(image, function, &start, &end) ||
+	    !tables_takes(image, function, table))
 		return false;
 	if (end - start <= MAX_CLONE_BYTES)
-		return tables_takes(image, function, table);
+		return true;
 	n = untraced_head(image, function, in, HEAD);
 	for (size_t i = 0; i < n && bytes <= MAX_CLONE_BYTES; i++) {
 		bytes += in[i].len;
 		if (in[i].ret)
-			return tables_takes(image, function, table);
+			return true;
 	}
 	return false;
 }

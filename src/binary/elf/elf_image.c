@@ -351,8 +351,10 @@ void elf_image_free(struct elf_image *img)
 	image_bytes_free(&img->dynstr);
 	free(img->symbols);
 	free(img->pointers);
+	free(img->pointer_index);
 	free(img->imports);
 	free(img->functions);
+	free(img->known_functions);
 	free(img->begins);
 	image_drop_calls(img);
 	free(img);

@@ -92,12 +92,26 @@ bool image_may_begin(struct elf_image *img, uint64_t addr)
 	return !img->begins || img->begins[block / 8] >> block % 8 & 1;
 }
 
+/* Words of data that point to functions point to few of them, again and again: a place for each of
+ * some hundred that were found to begin there. */
+#define N_KNOWN 1024u
+
 bool elf_image_is_function(struct elf_image *img, uint64_t addr)
 {
-	uint64_t start, end;
+	uint64_t start, end, *known;
 
-	return image_may_begin(img, addr) && elf_image_function(img, addr, &start, &end) &&
-	       start == addr;
+	if (!image_may_begin(img, addr))
+		return false;
+	if (!img->known_functions)
+		img->known_functions = calloc(N_KNOWN, sizeof(*img->known_functions));
+	known = img->known_functions ? &img->known_functions[addr / BLOCK % N_KNOWN] : NULL;
+	if (known && *known == addr)
+		return true;
+	if (!elf_image_function(img, addr, &start, &end) || start != addr)
+		return false;
+	if (known)
+		*known = addr;
+	return true;
 }
 
 bool elf_image_function(struct elf_image *img, uint64_t addr, uint64_t *ret_start,

@@ -80,10 +80,14 @@ struct elf_image {
 	size_t n_symbols;
 	struct elf_pointer *pointers;
 	size_t n_pointers;
+	uint32_t *pointer_index; /* see pointers.c */
+	size_t n_pointer_index;
+	unsigned pointer_shift;
 	struct elf_import *imports;
 	size_t n_imports;
 	struct elf_function *functions;
 	size_t n_functions;
+	uint64_t *known_functions; /* see elf_image_is_function(); NULL: none yet */
 	uint8_t *begins;    /* see image_may_begin(); NULL: it may anywhere */
 	struct call *calls; /* see call_index.h; NULL: not made, or there are none */
 	size_t n_calls;

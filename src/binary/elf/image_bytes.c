@@ -231,6 +231,8 @@ void elf_image_rest(struct elf_image *img)
 	drop(&img->pointers, &img->n_pointers, &img->pointers_done);
 	drop(&img->imports, &img->n_imports, &img->imports_done);
 	drop(&img->functions, &img->n_functions, &img->functions_done);
+	free(img->pointer_index);
+	img->pointer_index = NULL;
 	free(img->begins);
 	img->begins = NULL;
 	img->begins_done = false;

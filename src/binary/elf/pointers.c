@@ -14,9 +14,11 @@
 #include "binary/machine.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MAX_RELR_WORDS (64u << 20)
+#define MIN_INDEX_SHIFT 8u
 
 static bool add_pointer(struct elf_image *img, size_t *cap, uint64_t slot, uint64_t target)
 {
@@ -120,6 +122,27 @@ static bool add_words(struct elf_image *img, size_t *cap)
 	return true;
 }
 
+/* How many pointers precede each stretch of some words: without it a search among hundreds of
+ * thousands misses the cache at every step. NULL, and searches go on without, if memory is short. */
+static void make_index(struct elf_image *img)
+{
+	uint64_t first = img->n_pointers ? img->pointers[0].slot : 0;
+	uint64_t span = img->n_pointers ? img->pointers[img->n_pointers - 1].slot - first : 0;
+	size_t at = 0;
+
+	img->pointer_shift = MIN_INDEX_SHIFT;
+	while (span >> img->pointer_shift > img->n_pointers)
+		img->pointer_shift++;
+	img->n_pointer_index = (size_t)(span >> img->pointer_shift) + 2;
+	img->pointer_index = calloc(img->n_pointer_index, sizeof(*img->pointer_index));
+	for (size_t i = 0; img->pointer_index && i < img->n_pointer_index; i++) {
+		while (at < img->n_pointers &&
+		       (img->pointers[at].slot - first) >> img->pointer_shift < i)
+			at++;
+		img->pointer_index[i] = (uint32_t)at;
+	}
+}
+
 static void load(struct elf_image *img)
 {
 	struct image_dynamic dyn;
@@ -145,6 +168,7 @@ static void load(struct elf_image *img)
 			img->pointers[n++] = img->pointers[i];
 	}
 	img->n_pointers = n;
+	make_index(img);
 }
 
 size_t elf_image_pointers(struct elf_image *img, const struct elf_pointer **ret)
@@ -156,13 +180,19 @@ size_t elf_image_pointers(struct elf_image *img, const struct elf_pointer **ret)
 
 bool elf_image_pointer_at(struct elf_image *img, uint64_t slot, uint64_t *ret_target)
 {
-	size_t lo;
+	uint64_t page;
+	size_t lo, hi;
 
 	load(img);
 	/* Most callers ask about read-only data, which lies before all of them. */
 	if (!img->n_pointers || slot < img->pointers[0].slot)
 		return false;
-	lo = PARTITION_POINT(i, 0, img->n_pointers, img->pointers[i].slot < slot);
+	page = (slot - img->pointers[0].slot) >> img->pointer_shift;
+	if (img->pointer_index && page + 1 >= img->n_pointer_index)
+		return false;
+	lo = img->pointer_index ? img->pointer_index[page] : 0;
+	hi = img->pointer_index ? img->pointer_index[page + 1] : img->n_pointers;
+	lo = PARTITION_POINT(i, lo, hi, img->pointers[i].slot < slot);
 	if (lo == img->n_pointers || img->pointers[lo].slot != slot)
 		return false;
 	*ret_target = img->pointers[lo].target;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Moves, arithmetic, jumps and calls in the encodings that compilers choose: at most one prefix
- * besides REX, or a VEX prefix of two bytes. That is nine of ten instructions of a program. The
- * test compares each of them with what Zydis says (tests/unit/test_insn.c).
+ * besides REX, which may be lock, or a VEX prefix of two bytes. That is nine of ten instructions of a
+ * program. The test compares each of them with what Zydis says (tests/unit/test_insn.c).
  *
  * Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, chapter 2 and
  * appendix A.
@@ -86,6 +86,7 @@ static const struct opcode one_byte[256] = {
 	[0x8a] = {REG_RM, INSN_MOV, 0, WRITES | BYTE | COPIES},
 	[0x8b] = {REG_RM, INSN_MOV, 0, WRITES | COPIES},
 	[0x8d] = {REG_RM, INSN_LEA, 0, WRITES | WIDE | MEMORY_ONLY},
+	[0x90] = {NOTHING, INSN_OTHER, 0, 0},
 	[0xa8] = {ACCUMULATOR, INSN_OTHER, 0, READS | BYTE | IMM_8}, /* test */
 	[0xa9] = {ACCUMULATOR, INSN_OTHER, 0, READS | IMM_32},
 	[0xb0 ... 0xb7] = {OPCODE_REG, INSN_MOV, 0, WRITES | BYTE | IMM_8 | COPIES},
@@ -126,6 +127,8 @@ static const struct opcode two_bytes[256] = {
 	[0xbe] = {REG_RM, INSN_OTHER, 0, WRITES | FROM_8},
 	[0xbf] = {REG_RM, INSN_OTHER, 0, WRITES | FROM_16},
 };
+
+static const struct opcode vzeroupper = {NOTHING, INSN_OTHER, 0, 0};
 
 /* What is added to the opcode's own. */
 static const struct opcode *group(uint8_t opcode, unsigned which)
@@ -183,7 +186,7 @@ struct reader {
 	const uint8_t *p;
 	uint8_t prefix; /* 66 or f3; 0: none */
 	uint8_t rex, vex;
-	bool has_modrm, is_mem, rip, indexed;
+	bool has_modrm, is_mem, rip, indexed, locked;
 	uint8_t reg, rm, base;
 	uint8_t disp_at; /* in the instruction; 0: no displacement of four bytes */
 	int64_t disp;
@@ -317,12 +320,17 @@ static const struct opcode *read_opcode(struct reader *r, uint8_t *ret_opcode)
 		r->rex = r->vex & 0x80 ? 0 : 4;
 		r->prefix = (r->vex & 3) == 1 ? 0x66 : (r->vex & 3) == 2 ? 0xf3 : 0;
 		*ret_opcode = opcode;
+		if (r->vex == 0xf8 && opcode == 0x77)
+			return &vzeroupper;
 		return (r->vex & 0x78) == 0x78 && (r->vex & 3) < 3 && two_bytes[opcode].how & VECTOR
 			       ? &two_bytes[opcode]
 			       : NULL;
 	}
 	if (opcode == 0x66 || opcode == 0xf3) {
 		r->prefix = opcode;
+		opcode = *r->p++;
+	} else if (opcode == 0xf0) {
+		r->locked = true;
 		opcode = *r->p++;
 	}
 	if ((opcode & 0xf0) == 0x40) {
@@ -342,6 +350,13 @@ static const struct opcode *read_opcode(struct reader *r, uint8_t *ret_opcode)
 static bool is_whole(const struct reader *r, uint8_t opcode)
 {
 	return opcode == 0x6f || opcode == 0x7f ? r->prefix != 0 : !r->prefix;
+}
+
+/* What changes memory, but for shifts. */
+static bool may_lock(const struct reader *r, const struct opcode *o, unsigned how, uint8_t opcode)
+{
+	return (o->operands == RM || o->operands == RM_REG) && r->is_mem &&
+	       (how & CHANGES) == CHANGES && opcode != 0xc0 && opcode != 0xc1;
 }
 
 bool insn_plain(const uint8_t *bytes, size_t left, struct insn *ret)
@@ -372,6 +387,8 @@ bool insn_plain(const uint8_t *bytes, size_t left, struct insn *ret)
 		read_modrm(&r, bytes);
 	if (how & MEMORY_ONLY && !r.is_mem)
 		return false;
+	if (r.locked && !may_lock(&r, o, how, opcode))
+		return false;
 	size = how & VECTOR		 ? (r.vex & 4 ? 32 : 16)
 	       : how & BYTE		 ? 1
 	       : how & WIDE || r.rex & 8 ? 8
@@ -390,7 +407,7 @@ bool insn_plain(const uint8_t *bytes, size_t left, struct insn *ret)
 	if (len > left)
 		return false;
 	ret->len = (uint8_t)len;
-	ret->op = o->op;
+	ret->op = r.locked ? INSN_LOCKED : o->op;
 	ret->flow = o->flow;
 	ret->ret = opcode == 0xc3 && o->operands == NOTHING;
 	ret->imm = imm;

@@ -65,26 +65,6 @@ static inline window is_syscall(const uint8_t *p)
 	return equal(p, 0xff, 0x0f) & equal(p + 1, 0xff, 0x05);
 }
 
-/* The first place from `i` on that has the pattern and `bytes` bytes to the end, or `len`. */
-static inline __attribute__((always_inline)) size_t
-next(const uint8_t *code, size_t i, size_t len, size_t bytes, window (*is)(const uint8_t *))
-{
-	for (; i + bytes <= len; i += WINDOW) {
-		uint8_t tail[WINDOW + 2] = {0};
-		const uint8_t *p = code + i;
-		unsigned hits;
-
-		if (len - i < sizeof(tail))
-			p = memcpy(tail, p, len - i);
-		hits = bits(is(p));
-		if (hits) {
-			i += (unsigned)__builtin_ctz(hits);
-			return i + bytes <= len ? i : len;
-		}
-	}
-	return len;
-}
-
 struct scan {
 	const uint8_t *code;
 	size_t len;
@@ -107,35 +87,48 @@ static inline int give(const struct scan *s, size_t i, size_t at, bool word)
 	return s->hit(s->context, &hit);
 }
 
-static int scan_leas(const struct scan *s)
+static inline int give_lea(const struct scan *s, size_t i)
 {
-	int rc = 0;
-
-	for (size_t i = 0; rc == 0 && (i = next(s->code, i, s->len, 7, is_lea)) < s->len; i++)
-		rc = give(s, i, i + 3, false);
-	return rc;
+	return give(s, i, i + 3, false);
 }
 
-static int scan_calls(const struct scan *s)
+static inline int give_call(const struct scan *s, size_t i)
 {
-	int rc = 0;
+	const uint8_t *p = s->code + i;
+	bool direct = (*p & 0xfe) == 0xe8;
 
-	for (size_t i = 0; rc == 0 && (i = next(s->code, i, s->len, 7, is_call)) < s->len; i++) {
+	return give(s, i, i + (direct ? 1 : *p == 0xff ? 2 : 3), !direct);
+}
+
+static inline int give_syscall(const struct scan *s, size_t i)
+{
+	return s->hit(s->context, &(struct code_hit){.addr = s->addr + i});
+}
+
+/* Each place that has the pattern, of `bytes` bytes. */
+static inline __attribute__((always_inline)) int
+scan_windows(const struct scan *s, size_t bytes, window (*is)(const uint8_t *),
+	     int (*found)(const struct scan *, size_t))
+{
+	int rc;
+
+	for (size_t i = 0; i + bytes <= s->len; i += WINDOW) {
+		uint8_t tail[WINDOW + 2] = {0};
 		const uint8_t *p = s->code + i;
-		bool direct = (*p & 0xfe) == 0xe8;
 
-		rc = give(s, i, i + (direct ? 1 : *p == 0xff ? 2 : 3), !direct);
+		if (s->len - i < sizeof(tail))
+			p = memcpy(tail, p, s->len - i);
+		for (unsigned hits = bits(is(p)); hits; hits &= hits - 1) {
+			size_t at = i + (unsigned)__builtin_ctz(hits);
+
+			if (at + bytes > s->len)
+				break;
+			rc = found(s, at);
+			if (rc != 0)
+				return rc;
+		}
 	}
-	return rc;
-}
-
-static int scan_syscalls(const struct scan *s)
-{
-	int rc = 0;
-
-	for (size_t i = 0; rc == 0 && (i = next(s->code, i, s->len, 2, is_syscall)) < s->len; i++)
-		rc = s->hit(s->context, &(struct code_hit){.addr = s->addr + i});
-	return rc;
+	return 0;
 }
 
 static inline __attribute__((always_inline)) bool wanted(const struct code_targets *t, bool any,
@@ -175,11 +168,11 @@ int scan_x86_64(const uint8_t *code, size_t len, uint64_t addr, unsigned pattern
 	int rc = 0;
 
 	if (patterns & CODE_TAKES)
-		rc = scan_leas(&s);
+		rc = scan_windows(&s, 7, is_lea, give_lea);
 	if (rc == 0 && patterns & CODE_CALLS)
-		rc = scan_calls(&s);
+		rc = scan_windows(&s, 7, is_call, give_call);
 	if (rc == 0 && patterns & CODE_SYSCALLS)
-		rc = scan_syscalls(&s);
+		rc = scan_windows(&s, 2, is_syscall, give_syscall);
 	if (rc != 0 || !(patterns & (CODE_RELATIVE | CODE_NUMBERS)))
 		return rc;
 	return !(patterns & CODE_NUMBERS)    ? scan_all(&s, true, false)
