@@ -88,8 +88,8 @@ struct elf_image {
 	struct elf_function *functions;
 	size_t n_functions;
 	uint64_t *known_functions; /* see elf_image_is_function(); NULL: none yet */
-	uint8_t *begins;    /* see image_may_begin(); NULL: it may anywhere */
-	struct call *calls; /* see call_index.h; NULL: not made, or there are none */
+	uint8_t *begins;	   /* see image_may_begin(); NULL: it may anywhere */
+	struct call *calls;	   /* see call_index.h; NULL: not made, or there are none */
 	size_t n_calls;
 };
 
