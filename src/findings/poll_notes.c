@@ -26,7 +26,8 @@ int poll_notes_block(struct poll_notes *notes, const struct tl_block *block)
 	uint64_t ns = block->end_ns - block->begin_ns;
 	struct poll_note *note;
 
-	if (!block->keeps_worker)
+	/* What others did on the CPU explains a long poll, too. */
+	if (!block->keeps_worker && !trace_call_waits_for_cpu(block->call))
 		return 0;
 	note = note_of(notes, block->thread, block->task->serial);
 	if (!note)

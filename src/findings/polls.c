@@ -453,16 +453,14 @@ static int blocking_on_block(void *ctx, const struct tl_block *block)
 	return 0;
 }
 
-/* Whether the program is to blame for the length of such calls. sched_yield() only offers the CPU
- * to others; and where threads lack a CPU, one may hold a lock and have none. */
+/* Whether the program is to blame for the length of such calls: where threads lack a CPU, one may hold a
+ * lock and have none. */
 static bool blames_program(const struct rule_state *st, const struct call_group *g, bool cpu_lacks)
 {
-	if (trace_call_waits_for_lock(g->call))
-		return !cpu_lacks ||
-		       (g->max_ns >= LONG_NS &&
-			!lock_is_runtimes(st,
-					  &(struct poll_note){.call = g->call, .stack = g->stack}));
-	return !trace_call_waits_for_cpu(g->call);
+	const struct poll_note note = {.call = g->call, .stack = g->stack};
+
+	return !trace_call_waits_for_lock(g->call) || !cpu_lacks ||
+	       (g->max_ns >= LONG_NS && !lock_is_runtimes(st, &note));
 }
 
 static int compare_calls(const void *a, const void *b)

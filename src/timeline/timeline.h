@@ -171,10 +171,10 @@ struct tl_block {
 	uint32_t thread;
 	uint32_t depth; /* polls of futures around it, inside the task's poll */
 	uint16_t call;
-	/* False: it kept no worker from other tasks. It can't have waited (a descriptor that is
-	 * non-blocking), or its task is in block_in_place. */
+	/* False: it kept no worker from other tasks. It can't have waited (nonblocking), or its task is in
+	 * block_in_place. */
 	bool keeps_worker;
-	bool nonblocking;
+	bool nonblocking; /* its descriptor is; or it only offers the CPU to others (sched_yield) */
 	uint64_t begin_ns, end_ns;
 	struct tl_round round;
 };

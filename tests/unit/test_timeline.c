@@ -1161,23 +1161,26 @@ ROW(59)
 	assert_int_equal(t.n_inconsistent, 0);
 }
 
-/* A blocking call through a non-blocking descriptor; any call inside block_in_place. */
+/* A blocking call through a non-blocking descriptor; sched_yield; any call inside block_in_place. */
 ROW(60)
 {
-	/* a call that can't wait, and one in block_in_place, keep no worker; outside of polls the
-	 * former is no park */
+	/* a call that can't wait, one that only offers the CPU, and one in block_in_place, keep no worker;
+	 * outside of polls the former two are no park */
 	story("10 0 poll task 1\n"
 	      "14 0 send 3\n"
 	      "18 0 block 3\n"
+	      "19 0 yield 1\n"
 	      "20 0 spawn inplace 2\n"
 	      "30 0 block 9\n"
 	      "40 0 pending task 1\n"
 	      "50 0 send 5\n"
+	      "54 0 yield 2\n"
 	      "60 0 block 5\n",
 	      "+1 task 1 seen 10\n"
 	      "worker t0 10-\n"
 	      "block 1 t0 21 11-14 aside\n"
 	      "block 1 t0 7 15-18\n"
+	      "block 1 t0 37 18-19 aside\n"
 	      "block 1 t0 7 21-30 aside\n"
 	      "section 1 t0 20-40\n"
 	      "poll 1 t0 10-40 pending blocked 1*3\n"

@@ -76,6 +76,7 @@ static const struct {
 	{"nothing", TE_UNPARK, 2 | TRACE_CALL_IDLE},
 	{"block", TE_BLOCK, 7},
 	{"send", TE_BLOCK, 21 | TRACE_CALL_NONBLOCKING},
+	{"yield", TE_BLOCK, 37},
 	{"thread-begin", TE_THREAD_BEGIN, 0},
 	{"thread-end", TE_THREAD_END, 0},
 	{"process-end", TE_THREAD_END, TRACE_END_OF_PROCESS},
