@@ -43,9 +43,31 @@ static bool lacks_symbols(const struct report *rep)
 	return n && unnamed == n;
 }
 
+/* Of the handlers of requests some, or all, have no name of their own. */
+static bool lacks_of_handlers(const struct report *rep, bool all)
+{
+	for (uint32_t i = 0; i < trace_reader_n_coverage(rep->reader); i++) {
+		const struct trace_coverage *c = trace_reader_coverage(rep->reader, i);
+
+		if (c && c->cover == TRACE_COVER_HANDLERS && c->seen < c->total && !c->seen == all)
+			return true;
+	}
+	return false;
+}
+
+static bool lacks_handlers(const struct report *rep)
+{
+	return !lacks_symbols(rep) && lacks_of_handlers(rep, true);
+}
+
+static bool shares_names(const struct report *rep)
+{
+	return lacks_of_handlers(rep, false);
+}
+
 static bool lacks_places(const struct report *rep)
 {
-	return !lacks_symbols(rep) && rep->n_unplaced && !rep->n_placed;
+	return !lacks_symbols(rep) && !lacks_handlers(rep) && rep->n_unplaced && !rep->n_placed;
 }
 
 /* "F::call": what a legacy symbol leaves of "<shop::buy as Handler>::call". */
@@ -214,7 +236,13 @@ static const struct hint {
 	const char *text;
 	void (*command)(const struct report *rep, struct buf *out);
 } hints[] = {
-	{lacks_symbols, "no names here: the program is stripped; build it with strip = false",
+	{lacks_symbols,
+	 "no names and no requests by handler here: the program is stripped; build it with strip = "
+	 "false",
+	 NULL},
+	{lacks_handlers,
+	 "no requests by handler here, no lines where tasks wait: build with debug = true in "
+	 "[profile.release]",
 	 NULL},
 	{blocks_unseen_alive, "to see the line that blocks", long_poll_command},
 	{blocks_unseen_ended, "to see the line that blocks", long_poll_words},
@@ -223,6 +251,8 @@ static const struct hint {
 	 "= "
 	 "true in [profile.release])",
 	 NULL},
+	{shares_names,
+	 "two handlers have one name here: build with debug = true in [profile.release]", NULL},
 	{lacks_places,
 	 "no lines where tasks wait here: build with debug = true in [profile.release]", NULL},
 	{has_waiting, "to see where each task waits now", tree_command},

@@ -131,6 +131,7 @@ const char *trace_cover_name(unsigned cover)
 		[TRACE_COVER_SPAWN_SITES] = "spawn_sites",
 		[TRACE_COVER_CALLS] = "blocking_calls",
 		[TRACE_COVER_TASK_HEADERS] = "task_headers",
+		[TRACE_COVER_HANDLERS] = "handlers",
 	};
 	return cover < TRACE_COVER_N ? names[cover] : names[TRACE_COVER_OTHER];
 }

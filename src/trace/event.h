@@ -350,6 +350,7 @@ enum trace_cover {
 	TRACE_COVER_SPAWN_SITES = 3,  /* spawn sites that were found */
 	TRACE_COVER_CALLS = 4,	      /* blocking calls */
 	TRACE_COVER_TASK_HEADERS = 5, /* layouts of tasks' headers */
+	TRACE_COVER_HANDLERS = 6,     /* handlers of requests that have a name of their own */
 	TRACE_COVER_N
 };
 const char *trace_cover_name(unsigned cover); /* "panics", "patched_spawn_sites", ..., "other" */

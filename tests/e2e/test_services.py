@@ -243,13 +243,22 @@ def test_requests_by_symbols(pollux, service, tmp_path):
     framework, profile = service
     if profile in ("debug", "release-debug"):
         pytest.skip("there is debug information")
-    report, truth = serve(pollux, build(f"service-{framework}", profile, "service"), tmp_path / "t.plx")
+    trace = tmp_path / "t.plx"
+    report, truth = serve(pollux, build(f"service-{framework}", profile, "service"), trace)
     assert report["lost"] == 0
+    known = [(c["seen"], c["total"], bool(c["note"])) for c in report["coverage"] if c["id"] == "handlers"]
+    advice = driver.run(pollux, "report", trace).stdout.partition("What to do next")[2].split("\n\n")[0]
     if framework not in HANDLERS or profile == "stripped":
         assert "futures" not in report
         assert not any("handlers" in f for f in report["families"])
+        # The report says why, and what to build with.
+        assert known == ([] if profile == "stripped" else [(0, 1, True)])
+        assert "no requests by handler here" in " ".join(advice.split()) or profile == "stripped" and "stripped" in advice
         return
     rows = report["futures"]
+    unique = sum(" or " not in row["name"] for row in rows)
+    assert known == [(unique, len(rows), unique < len(rows))]
+    assert ("two handlers have one name" in " ".join(advice.split())) == (unique < len(rows))
     assert len(rows) == len(ROUTES)
     requests = {r["name"]: r["requests"] for r in truth["routes"]}
     for row in rows:

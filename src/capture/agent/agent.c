@@ -239,6 +239,7 @@ static int take_handler(struct capture *c, struct source *s, const struct place_
 		return 0;
 	}
 	k->index = index;
+	k->ambiguous = strstr(p->handler.name, " or ");
 	attach_owner(s->attach, p->kind, true);
 	return map_put(&s->by_index, k->index, 0, k);
 }
@@ -257,8 +258,10 @@ static int take_places(struct capture *c, struct source *s)
 			s->kinds[p.kind].serves = true;
 			attach_owner(s->attach, p.kind, false);
 		}
-		if (p.held.last_state)
+		if (p.held.last_state) {
+			s->kinds[p.kind].held = true;
 			attach_held(s->attach, p.kind, &p.held);
+		}
 		if (p.n_words &&
 		    attach_program(s->attach, p.kind, p.words, p.n_words, p.task_bytes) == 0 &&
 		    s->kinds[p.kind].task) {
@@ -846,6 +849,40 @@ static int emit_points(struct capture *c, const struct source *s, struct capture
 	return points.total ? capture_emit_coverage(c->drain.writer, stats, &points) : 0;
 }
 
+/* Whether requests are counted by handler, and by what name. A method of a library's that holds the handlers
+ * needs debug information, if they are in no boxes of their own. */
+static int emit_handlers(struct capture *c, const struct source *s, struct capture_stats *stats)
+{
+	struct trace_coverage row = {.process = s->process,
+				     .cover = TRACE_COVER_HANDLERS,
+				     .item = "handlers of requests"};
+	bool serves = false, unknown = false;
+
+	for (uint32_t i = 0; i < s->n_kinds; i++) {
+		const struct source_kind *k = &s->kinds[i];
+
+		serves = serves || k->serves;
+		unknown = unknown || (k->boxed && k->boxed->holder && !k->held);
+		if (!k->boxed || k->index == TRACE_KIND_NONE)
+			continue;
+		row.total++;
+		row.seen += !k->ambiguous;
+	}
+	if (!serves || !row.total) {
+		row.seen = 0;
+		row.total = unknown;
+		row.note = "without debug information it is unknown where hyper keeps what it has "
+			   "got from a "
+			   "service: set debug = true in [profile.release]";
+	} else {
+		row.note = row.seen == row.total ? ""
+						 : "two handlers that do the same have one "
+						   "function, which has the names of "
+						   "both: set debug = true in [profile.release]";
+	}
+	return row.total ? capture_emit_coverage(c->drain.writer, stats, &row) : 0;
+}
+
 /* A large program's debug information takes longer to read than we wait for. */
 static int emit_late_points(struct capture *c, const struct source *s, struct capture_stats *stats)
 {
@@ -922,6 +959,8 @@ static int write_end(struct capture *c, struct source *s, uint64_t no_ring,
 	TRY(write_attach_coverage(c, s, stats));
 	if (c->places)
 		TRY(emit_points(c, s, stats));
+	if (c->places && !s->inlined)
+		TRY(emit_handlers(c, s, stats));
 	TRY(emit_late_points(c, s, stats));
 	TRY(emit_unseen_begin(c, s, stats));
 	if (c->shared->options->spawn_stacks)

@@ -29,6 +29,8 @@ struct source_kind {
 	uint32_t
 		request; /* then: 1 + the trace index under which requests are recorded, 0: none are */
 	bool serves;	 /* a task's: its `listed` futures that have one are requests */
+	bool held;	 /* `boxed` is a method of a library's, and where its future is is known */
+	bool ambiguous;	  /* the handler's name is another's, too */
 	uint32_t runtime; /* of `boxed`, `listed` */
 	/* Of a future whose poll is hooked, as place_program's: 0 until its layout is known. */
 	uint64_t size;
