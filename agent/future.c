@@ -348,6 +348,13 @@ static inline bool has_tag(const struct agent_hook *hook, const char *box)
 	       agent_state_value(box, hook->future.tag_size) == hook->future.tag_some;
 }
 
+/* The same of a box whose future was written by hand. */
+static inline bool is_present(const struct agent_hook *hook, const char *box)
+{
+	return agent_state_value(box + hook->future.result.offset, hook->future.result.size) !=
+	       hook->future.pending;
+}
+
 /* Whether what agent_state_value() reads there can be read: of a size that no compiler gives, eight bytes. */
 static bool is_value(const struct agent_future *f, const char *at, uint32_t size)
 {
@@ -367,6 +374,11 @@ static __attribute__((noinline)) bool find_held(struct agent_future *f)
 	if (!last || (uint64_t)at % 8 || !is_value(f, at, 8))
 		return false;
 	at = (const char *)agent_state_value(at, 8);
+	if (hook->future.result.from == AR_PRESENT) {
+		f->future = at + hook->future.future_offset;
+		return is_value(f, at + hook->future.result.offset, hook->future.result.size) &&
+		       is_present(hook, at);
+	}
 	if (hook->future.tag_size &&
 	    (!is_value(f, at, hook->future.tag_size) || !has_tag(hook, at)))
 		return false;
@@ -376,21 +388,6 @@ static __attribute__((noinline)) bool find_held(struct agent_future *f)
 		return false;
 	uint64_t state = agent_state_value(at, hook->future.result.size);
 	return !state || (state > hook->future.pending && state <= last);
-}
-
-/* Its state at the method's end, when the object is still borrowed. What is no longer there has
- * ended: then that it is ready. */
-static inline uint64_t held_state(const struct agent_future *f)
-{
-	const struct agent_hook *hook = f->hook;
-	uint64_t state;
-
-	const char *box = (const char *)agent_state_value(box_pointer(f), 8);
-
-	if (box + hook->future.future_offset != f->future || !has_tag(hook, box))
-		return hook->future.result.ready;
-	state = agent_state_value(future_state(hook, f->future), hook->future.result.size);
-	return state <= hook->last_state ? state : hook->future.result.ready;
 }
 
 /* ---- chains of futures in boxes ---- */
@@ -413,8 +410,10 @@ static inline void chain_pending(const struct agent_future *f, uint32_t outer, u
 	struct agent_notes *n = f->notes;
 	uint64_t resource, point = agent_point(f->hook, &reach, true, &resource);
 	uint32_t end = chain_n(n), to = outer;
+	/* A future written by hand has no await point of its own. */
+	bool named = likely(point || f->hook->future.result.from == AR_STATE);
 
-	if (likely(end < AGENT_CHAIN_MAX)) {
+	if (likely(end < AGENT_CHAIN_MAX) && named) {
 		n->resources[end] = resource;
 		n->chain[end++] = (uint16_t)(point ? point : AGENT_CHAIN_KIND + f->hook->kind);
 	}
@@ -476,31 +475,6 @@ static inline void handler_end(const struct agent_future *f, uint64_t type)
 	agent_put(f->notes, type, agent_ref(f->hook->kind, (uint64_t)f->future));
 }
 
-/* Outside of every task's poll no event takes the chain. The state lies within what the
- * vtable says that the future takes: the tool has seen to that. */
-static inline void chain_end(const struct agent_future *f)
-{
-	const struct agent_hook *hook = f->hook;
-	struct agent_notes *n = f->notes;
-	uint32_t outer, base = chain_close(f, &outer);
-	bool held = unlikely(hook->flags & AGENT_HOOK_HELD);
-	uint64_t state =
-		held ? held_state(f)
-		     : agent_state_value(future_state(hook, f->future), hook->future.result.size);
-
-	if (unlikely(!f->outer && !n->depth))
-		n->n_chain = n->chain_base = 0;
-	else if (state > hook->future.pending)
-		chain_pending(f, outer, base);
-	else
-		n->n_chain = (uint16_t)base;
-	/* A method need not poll what its object holds. */
-	if (unlikely(f->listed))
-		handler_end(f, state > hook->future.pending || (held && !state) ? AE_FUTURE_PENDING
-			       : state == hook->future.result.ready		? AE_FUTURE_READY
-								    : AE_FUTURE_UNKNOWN);
-}
-
 void agent_put_chain(struct agent_notes *n, uint64_t ticks)
 {
 	uint32_t end = n->chain_end < AGENT_CHAIN_MAX ? n->chain_end : AGENT_CHAIN_MAX;
@@ -523,6 +497,11 @@ void agent_put_chain(struct agent_notes *n, uint64_t ticks)
 /* False: nothing is recorded, the thunk jumps on to the original. */
 bool agent_future_begin(struct agent_hook *hook, struct agent_future *f, void *first, void *second)
 {
+	uint8_t from = __atomic_load_n(&hook->future.result.from, __ATOMIC_ACQUIRE);
+
+	/* What it returns, or where its state is, is not known, or not yet. */
+	if (unlikely(from == AR_UNKNOWN && hook->flags & AGENT_HOOK_CHAIN))
+		return false;
 	if (unlikely(!agent_may_frame(hook)))
 		return false;
 	struct agent_notes *n = agent_notes();
@@ -534,7 +513,7 @@ bool agent_future_begin(struct agent_hook *hook, struct agent_future *f, void *f
 	f->claim = agent_claim(n);
 	f->hook = hook;
 	f->result = first;
-	f->future = hook->flags & AGENT_HOOK_MEMORY ? second : first;
+	f->future = hook->flags & AGENT_HOOK_MEMORY || from == AR_MEMORY ? second : first;
 	f->outer = n->futures;
 	if (!f->outer) {
 		n->n_pages = 0;
@@ -571,6 +550,33 @@ static bool has_result(const struct agent_future *f, uint64_t first, const char 
 		       : agent_readable(f->notes, (uint64_t)at, f->hook->future.result.size);
 }
 
+/* How a coroutine's poll has ended. */
+static inline uint64_t by_state(const struct agent_hook *hook, uint64_t state)
+{
+	return state > hook->future.pending	    ? AE_FUTURE_PENDING
+	       : state == hook->future.result.ready ? AE_FUTURE_READY
+						    : AE_FUTURE_UNKNOWN;
+}
+
+/* At the method's end, when the object is still borrowed. What is no longer there has ended: then that it is
+ * ready. *ret_polled: whether it ever was, since a method need not poll what its object holds. */
+static inline uint64_t held_outcome(const struct agent_future *f, bool *ret_polled)
+{
+	const struct agent_hook *hook = f->hook;
+	const char *box = (const char *)agent_state_value(box_pointer(f), 8);
+	bool there = box + hook->future.future_offset == f->future;
+	uint64_t state;
+
+	*ret_polled = true;
+	if (hook->future.result.from == AR_PRESENT)
+		return there && is_present(hook, box) ? AE_FUTURE_PENDING : AE_FUTURE_READY;
+	if (!there || !has_tag(hook, box))
+		return AE_FUTURE_READY;
+	state = agent_state_value(future_state(hook, f->future), hook->future.result.size);
+	*ret_polled = state != 0;
+	return state <= hook->last_state ? by_state(hook, state) : AE_FUTURE_READY;
+}
+
 /* A coroutine's state must be there to be read. */
 static uint64_t outcome(const struct agent_future *f, uint64_t first, uint64_t second)
 {
@@ -581,11 +587,7 @@ static uint64_t outcome(const struct agent_future *f, uint64_t first, uint64_t s
 
 	switch (hook->future.result.from) {
 	case AR_STATE:
-		value = agent_state_value((const char *)f->future + hook->future.result.offset,
-					  size);
-		return value > hook->future.pending	    ? AE_FUTURE_PENDING
-		       : value == hook->future.result.ready ? AE_FUTURE_READY
-							    : AE_FUTURE_UNKNOWN;
+		return by_state(hook, agent_state_value(future_state(hook, f->future), size));
 	case AR_FIRST:
 		value = agent_state_value((const char *)&first, size);
 		break;
@@ -606,6 +608,27 @@ static uint64_t outcome(const struct agent_future *f, uint64_t first, uint64_t s
 	return hook->future.result.ready == AR_ANY_READY || value == hook->future.result.ready
 		       ? AE_FUTURE_READY
 		       : AE_FUTURE_UNKNOWN;
+}
+
+/* Outside of every task's poll no event takes the chain. The state lies within what the
+ * vtable says that the future takes: the tool has seen to that. */
+static inline void chain_end(const struct agent_future *f, uint64_t first, uint64_t second)
+{
+	const struct agent_hook *hook = f->hook;
+	struct agent_notes *n = f->notes;
+	uint32_t outer, base = chain_close(f, &outer);
+	bool polled = true;
+	uint64_t type = unlikely(hook->flags & AGENT_HOOK_HELD) ? held_outcome(f, &polled)
+								: outcome(f, first, second);
+
+	if (unlikely(!f->outer && !n->depth))
+		n->n_chain = n->chain_base = 0;
+	else if (type == AE_FUTURE_PENDING)
+		chain_pending(f, outer, base);
+	else
+		n->n_chain = (uint16_t)base;
+	if (unlikely(f->listed))
+		handler_end(f, polled ? type : AE_FUTURE_PENDING);
 }
 
 /* Whether its end may be recorded: not if we were switched off since, in the child of a fork, or if
@@ -655,7 +678,7 @@ void agent_future_end(struct agent_future *f, uint64_t first, uint64_t second)
 		return;
 	arch_barrier_local();
 	if (f->hook->flags & AGENT_HOOK_CHAIN) {
-		chain_end(f);
+		chain_end(f, first, second);
 		return;
 	}
 	if (unlikely(!has_state(f))) {

@@ -47,7 +47,7 @@
 #include <stdint.h>
 
 #define AGENT_MAGIC 0x0031786c6c6f70ULL /* "pollx1\0" */
-#define AGENT_ABI 23u
+#define AGENT_ABI 24u
 #define AGENT_STUB_BYTES 16u
 #define AGENT_MAX_HOOKS 65535u
 #define AGENT_KIND_NONE 0xffffu
@@ -272,7 +272,8 @@ enum agent_hook_flags {
 	 * and perhaps before. */
 	AGENT_HOOK_ROOT_END = 512,
 	/* AH_FUTURE: the poll slot of a `dyn Future`. Its polls are not recorded: where one has ended
-	 * pending is a link of the chain of the poll around it (AE_CHAIN). */
+	 * pending is a link of the chain of the poll around it (AE_CHAIN). Of one that was written by
+	 * hand the tool sets what it returns (`result`, after `pending`) while the program runs. */
 	AGENT_HOOK_CHAIN = 1024,
 	/* AGENT_HOOK_CHAIN: within the poll of a task with the next flag its polls are recorded, but
 	 * not those of others of this kind in it. The tool sets both while the program runs. */
@@ -294,6 +295,9 @@ enum agent_result_from {
 	AR_FIRST,  /* in the first register of the result */
 	AR_SECOND, /* in the second one */
 	AR_MEMORY, /* in memory, at the address of the result + offset */
+	/* AGENT_HOOK_HELD, a future written by hand: at the box's begin + offset; `pending` means that
+	 * the box has none, any more */
+	AR_PRESENT,
 };
 
 struct agent_result {
@@ -323,7 +327,7 @@ struct agent_hook {
 	uint16_t kind;	  /* kind number, number of a call, or AGENT_KIND_NONE */
 	uint16_t flags;	  /* enum agent_hook_flags */
 	/* AGENT_HOOK_HELD: the last of the future's states; a larger value means that there is no
-	 * future. 0: where it is isn't known. The tool sets it while the program runs, after what
+	 * future (AR_PRESENT: 1). 0: where it is isn't known. The tool sets it while the program runs, after what
 	 * says where. */
 	uint16_t last_state;
 	union {

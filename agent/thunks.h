@@ -14,7 +14,7 @@
 #define FUTURE_BYTES 64
 #define FLAG_FRAME 128
 #define REGISTERED 2
-#define IMAGE_ABI 23
+#define IMAGE_ABI 24
 /* struct agent_private: the state, the threads, the notes. */
 #define AGENT_NOTES (448 + 8192 * 32)
 #define AGENT_NOTES_BYTES 1408

@@ -78,25 +78,54 @@ bool cell_tokio(struct debug *d, const struct scan_kind *k, struct future_cell *
 
 /* ---- in a library's object ---- */
 
-/* The coroutine in an Option, where it begins, and how the Option says that it is there: by a tag of its
- * own, or None is a value of the coroutine's state. NULL: otherwise. */
+static const struct dw_variant *variant(const struct dw_type *t, const char *name)
+{
+	for (size_t i = 0; i < t->n_variants; i++)
+		if (!strcmp(t->variants[i].member.name, name))
+			return &t->variants[i];
+	return NULL;
+}
+
+/* The Option of a future that was written by hand: by the value that means None. */
+static bool set_written(const struct dw_type *t, struct place_held *ret)
+{
+	const struct dw_variant *none = variant(t, "None");
+	uint32_t size = t->discr_size;
+
+	if (!none || none->is_default || (size != 1 && size != 2 && size != 4 && size != 8) ||
+	    t->discr_offset > UINT32_MAX)
+		return false;
+	ret->written = true;
+	ret->none = none->value;
+	ret->state_offset = (uint32_t)t->discr_offset;
+	ret->state_size = (uint8_t)size;
+	ret->last_state = 1;
+	return true;
+}
+
+/* The future in an Option, where it begins, and how the Option says that it is there: by a tag of its
+ * own, or None is a value of a coroutine's state. NULL: otherwise. */
 static const struct dw_type *in_option(struct debug *d, const struct dw_type *t,
 				       struct place_held *ret)
 {
-	const struct dw_variant *v = NULL;
+	const struct dw_variant *v;
 	const struct dw_type *some, *inner;
 	uint64_t offset;
 
 	if (!t || !t->has_variants || !await_starts(t->full_name, "core::option::Option<"))
 		return NULL;
-	for (size_t i = 0; i < t->n_variants; i++)
-		if (!strcmp(t->variants[i].member.name, "Some"))
-			v = &t->variants[i];
+	v = variant(t, "Some");
 	some = v ? dw_member_type(d, &v->member) : NULL;
 	inner = some && some->n_members == 1 ? dw_member_type(d, &some->members[0]) : NULL;
-	if (!inner || !dw_is_coroutine(inner))
+	if (!inner)
 		return NULL;
 	offset = v->member.offset + some->members[0].offset;
+	ret->state_offset = (uint32_t)inner->discr_offset;
+	ret->state_size = (uint8_t)inner->discr_size;
+	if (!dw_is_coroutine(inner)) {
+		ret->future_offset = (uint16_t)offset;
+		return offset <= UINT16_MAX && set_written(t, ret) ? inner : NULL;
+	}
 	if (v->is_default)
 		return !offset && inner->discr_offset == t->discr_offset &&
 				       inner->discr_size == t->discr_size && inner->size == t->size
@@ -143,14 +172,12 @@ bool cell_held(struct debug *d, uint64_t method, const char *const *members, siz
 	if (!w.type || !future_path_single(d, NULL, &w) || w.type->class != DC_POINTER)
 		return false;
 	future = in_option(d, dw_type_of(d, w.type->target_ref), &held);
-	last = future ? last_state(future) : 0;
+	last = !future ? 0 : held.written ? held.last_state : last_state(future);
 	if (!last || last > UINT16_MAX || w.offset > UINT32_MAX ||
-	    future->discr_offset > UINT32_MAX)
+	    (!held.written && future->discr_offset > UINT32_MAX))
 		return false;
 	*ret_cell = (struct future_cell){.future = future, .size = future->size};
 	held.pointer_offset = (uint32_t)w.offset;
-	held.state_offset = (uint32_t)future->discr_offset;
-	held.state_size = (uint8_t)future->discr_size;
 	held.last_state = (uint16_t)last;
 	*ret_held = held;
 	return true;

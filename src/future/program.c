@@ -32,6 +32,7 @@
 enum {
 	MAX_STATES = 2048, /* of one type */
 	ALIGN_DEPTH = 3,
+	OWN_DEPTH = 64,
 	NODE_WORDS = sizeof(struct agent_node) / 8,
 };
 
@@ -59,6 +60,7 @@ struct compiler {
 	bool connection;	    /* program.serves */
 	uint32_t outer;		    /* as node.outer, of nodes that are made now */
 	bool pointed;		    /* the same */
+	struct map owns;	    /* (ref of a type, 0) -> holds_own() */
 	struct map futures;	    /* (ref of a coroutine, 0) -> index in out->futures + 1 */
 	unsigned first;
 	struct program_node *nodes;
@@ -307,18 +309,87 @@ static int place_of(struct compiler *c, const struct program_node *n, const stru
 
 /* ---- steps ---- */
 
+static bool is_own(const struct compiler *c, const struct dw_type *t)
+{
+	_cleanup_free_ char *where = dw_is_coroutine(t) ? dw_coroutine_where(t) : NULL;
+
+	return where && !in_library(c, t, where);
+}
+
+/* Whether code of the program's own is polled in it: in what a coroutine awaits, in all that another type
+ * holds. A type that is being looked at has none but what else is in it. */
+static bool holds_own(struct compiler *c, const struct dw_type *t, unsigned depth)
+{
+	enum { NO = 1, YES = 2 };
+	bool coroutine, yes;
+
+	if (!t || depth > OWN_DEPTH)
+		return false;
+	if (t->class == DC_POINTER)
+		return await_starts(t->name, "&mut ") || await_starts(t->name, "alloc::boxed::Box<")
+			       ? holds_own(c, dw_type_of(c->d, t->target_ref), depth + 1)
+			       : false;
+	if (t->class != DC_STRUCT || t->declaration ||
+	    await_starts(t->full_name, "core::marker::PhantomData"))
+		return false;
+	uintptr_t known = (uintptr_t)map_get(&c->owns, t->ref, 0);
+
+	if (known)
+		return known == YES;
+	if (map_put(&c->owns, t->ref, 0, (void *)(uintptr_t)NO) < 0)
+		return false;
+	coroutine = dw_is_coroutine(t);
+	yes = is_own(c, t);
+	for (size_t i = 0; i < t->n_members && !coroutine && !yes; i++)
+		yes = holds_own(c, dw_member_type(c->d, &t->members[i]), depth + 1);
+	for (size_t i = 0; i < t->n_variants && !yes; i++) {
+		const struct dw_type *held = dw_member_type(c->d, &t->variants[i].member);
+
+		if (held && coroutine)
+			held = dw_member_type(c->d, dw_find_member(held, "__awaitee"));
+		yes = holds_own(c, held, depth + 1);
+	}
+	if (yes)
+		map_put(&c->owns, t->ref, 0, (void *)(uintptr_t)YES);
+	return yes;
+}
+
+/* Of several ways down the one to the program's own code; false: there is none, or there are several. */
+static bool find_own(struct compiler *c, struct future_path *w)
+{
+	struct future_path paths[FUTURE_PATHS_MAX];
+	size_t n = 0, which = 0, n_own = 0;
+
+	if (future_path_find_all(c->d, c->hooked, w, paths, &n) < 0)
+		return false;
+	for (size_t i = 0; i < n; i++) {
+		if (!holds_own(c, paths[i].type, 0))
+			continue;
+		which = i;
+		n_own++;
+	}
+	if (n_own == 1)
+		*w = paths[which];
+	return n_own == 1;
+}
+
 /* In a chain what lies there by value comes first: it is read without a further proof. */
 static bool find_single(struct compiler *c, struct future_path *w)
 {
 	struct future_path by_value = *w;
 
 	by_value.through = POINTERS_NONE;
-	if (c->mode != PROGRAM_CHAIN || !w->through ||
-	    !future_path_single(c->d, c->hooked, &by_value))
-		return future_path_single(c->d, c->hooked, w);
+	if (c->mode == PROGRAM_CHAIN && w->through &&
+	    (future_path_single(c->d, c->hooked, &by_value) || find_own(c, &by_value))) {
+		*w = by_value;
+		w->through = dw_is_coroutine(w->type) ? POINTERS_BORROWED : POINTERS_NONE;
+		return true;
+	}
+	by_value = *w;
+	if (future_path_single(c->d, c->hooked, w))
+		return true;
 	*w = by_value;
-	w->through = dw_is_coroutine(w->type) ? POINTERS_BORROWED : POINTERS_NONE;
-	return true;
+	return !lists(c) && find_own(c, w);
 }
 
 /* The step from `from` on to where the way goes, within what both are counted from. */
@@ -678,13 +749,6 @@ static int step_root(struct compiler *c, const struct future_cell *cell, struct 
 	return r;
 }
 
-static bool is_own(const struct compiler *c, const struct dw_type *t)
-{
-	_cleanup_free_ char *where = dw_is_coroutine(t) ? dw_coroutine_where(t) : NULL;
-
-	return where && !in_library(c, t, where);
-}
-
 /* What tonic generates into the program awaits a method's future, which is in another box. */
 static bool dispatches(const struct dw_type *t)
 {
@@ -739,6 +803,7 @@ int program_compile(struct debug *d, const struct future_cell *cell, enum progra
 	ret->has_own = r == 0 && mode == PROGRAM_CHAIN && has_own(&c);
 	free(c.nodes);
 	map_done(&c.futures);
+	map_done(&c.owns);
 	return r;
 }
 

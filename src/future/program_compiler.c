@@ -33,6 +33,8 @@ struct result {
 	bool boxed, serves;
 	struct place_future handler; /* name NULL: it is none */
 	struct place_held held;
+	struct agent_result returns;
+	uint64_t pending;
 	uint32_t kind, first;
 	uint64_t size, task_bytes;
 	uint32_t type_kind;
@@ -135,6 +137,25 @@ static bool is_box(const char *full_name)
 	       await_starts(full_name, "alloc::boxed::Box<");
 }
 
+/* The program's own function around all others of its own in a program; NULL: there are several. */
+static const char *only_own(const struct program *p)
+{
+	const char *own = NULL;
+
+	for (size_t i = 0; i < p->n_places; i++) {
+		uint32_t outer = p->links[i].outer;
+
+		while (outer && !(p->places[outer - 1].flags & TRACE_PLACE_OWN))
+			outer = p->links[outer - 1].outer;
+		if (outer || !(p->places[i].flags & TRACE_PLACE_OWN))
+			continue;
+		if (own && strcmp(own, p->places[i].function) != 0)
+			return NULL;
+		own = p->places[i].function;
+	}
+	return own;
+}
+
 /* Whether the future serves others, or handles what is served, by a program of chains. False: out of
  * memory. */
 static bool set_owner(const struct future_cell *cell, const struct program *p,
@@ -148,9 +169,11 @@ static bool set_owner(const struct future_cell *cell, const struct program *p,
 	}
 	if (!p->has_own || is_middleware(cell->future->full_name))
 		return true;
-	h->name = name_shorten(cell->future->full_name);
-	h->full_name = strdup(cell->future->full_name);
-	h->where = dw_coroutine_where(cell->future);
+	const char *own = dw_is_coroutine(cell->future) ? NULL : only_own(p);
+
+	h->name = own ? strdup(own) : name_shorten(cell->future->full_name);
+	h->full_name = strdup(own ? own : cell->future->full_name);
+	h->where = own ? NULL : dw_coroutine_where(cell->future);
 	h->size = cell->future->size;
 	if (h->name && h->full_name)
 		return true;
@@ -314,6 +337,12 @@ static size_t compile_future(struct program_compiler *c, uint32_t number,
 	struct debug *d = debug_of(c, k->object);
 	struct future_cell cell = {0};
 
+	if (k->future->written) {
+		if (!d || !find_future_result(d, k->future, &r.returns, &r.pending, &cell.future))
+			return 0;
+		cell.size = r.size = cell.future->size;
+		return compile_cell(c, d, &cell, k->object, &r);
+	}
 	cell.future = d ? find_future_type(d, k->future) : NULL;
 	if (!cell.future || !has_state_of_code(cell.future, k->future)) {
 		if (c->depth != PLACES_NEAR && set_handler_by_name(c, k, &r))
@@ -487,6 +516,8 @@ static int places_next(void *compiler, struct place_program *ret)
 					      .serves = one->serves,
 					      .handler = one->handler,
 					      .held = one->held,
+					      .returns = one->returns,
+					      .pending = one->pending,
 					      .points = one->program.points,
 					      .futures = one->program.futures,
 					      .n_futures = one->program.n_futures,

@@ -562,8 +562,8 @@ static bool is_future(const struct agent_hook *hook)
 /* Where a method's future is. `last_state` comes after that, new in each recording. */
 static void take_held(struct agent_hook *to, const struct agent_hook *from)
 {
-	to->future.result.offset = from->future.result.offset;
-	to->future.result.size = from->future.result.size;
+	to->future.result = from->future.result;
+	to->future.pending = from->future.pending;
 	to->future.future_offset = from->future.future_offset;
 	to->future.tag_size = from->future.tag_size;
 	to->future.tag_some = from->future.tag_some;
@@ -582,6 +582,10 @@ static bool same_hook(const struct agent_hook *own, struct agent_hook there)
 		take_held(&there, own);
 	} else if (is_future(own)) {
 		there.future.alone = own->future.alone;
+		if (hooks_learns_result(own)) {
+			there.future.result = own->future.result;
+			there.future.pending = own->future.pending;
+		}
 	} else {
 		if (own->task.vtable_offset == OFFSET_UNKNOWN)
 			there.task.vtable_offset = OFFSET_UNKNOWN;
@@ -599,6 +603,10 @@ static void keep_learned(struct agent_hook *own, const struct agent_hook *there)
 {
 	if (own->flags & AGENT_HOOK_HELD)
 		take_held(own, there);
+	if (hooks_learns_result(own)) {
+		own->future.result = there->future.result;
+		own->future.pending = there->future.pending;
+	}
 	if (is_future(own))
 		return;
 	if (own->task.vtable_offset == OFFSET_UNKNOWN)

@@ -1145,6 +1145,12 @@ int attach_held(struct attach *a, uint32_t kind, const struct place_held *held)
 	return programs_held(&a->process, &a->hooks, &a->layout, kind, held);
 }
 
+int attach_result(struct attach *a, uint32_t kind, const struct agent_result *returns,
+		  uint64_t pending)
+{
+	return programs_result(&a->process, &a->hooks, &a->layout, kind, returns, pending);
+}
+
 int attach_owner(struct attach *a, uint32_t kind, bool handler)
 {
 	return programs_flag(&a->process, &a->hooks, &a->layout, kind,

@@ -147,6 +147,10 @@ int attach_program(struct attach *a, uint32_t kind, const uint64_t *words, size_
 /* Where a kind's method has its future; it is not recorded before (AGENT_HOOK_HELD). */
 struct place_held;
 int attach_held(struct attach *a, uint32_t kind, const struct place_held *held);
+/* How the polls of a kind's boxed futures, which were written by hand, show that they are pending. They are
+ * not recorded before. */
+int attach_result(struct attach *a, uint32_t kind, const struct agent_result *returns,
+		  uint64_t pending);
 /* A kind's futures handle what is served, or serve (AGENT_HOOK_HANDLER, AGENT_HOOK_SERVES). */
 int attach_owner(struct attach *a, uint32_t kind, bool handler);
 /* For struct places_target, with the attach as its context.

@@ -80,6 +80,13 @@ static inline bool hook_is_call(const struct agent_hook *hook)
 	return hook->flags & AGENT_HOOK_CALL;
 }
 
+/* Whether what its polls return is set while the program runs: of a boxed future that was written by hand. */
+static inline bool hooks_learns_result(const struct agent_hook *hook)
+{
+	return hook->type == AH_FUTURE && hook->flags & AGENT_HOOK_CHAIN &&
+	       hook->future.result.from == AR_UNKNOWN;
+}
+
 /* Asks the layout for trampolines (before layout_plan). */
 int hooks_want(const struct hooks *h, struct layout *l);
 /* Machine code into buffers that lie in the target at the layout's addresses. */

@@ -64,6 +64,10 @@ struct place_held {
 	uint32_t state_offset; /* from the future to its state */
 	uint8_t state_size;
 	uint16_t last_state; /* a larger one means that there is none; 0: nothing is known */
+	/* No coroutine: the state is counted from the box's begin, and has this value if there is no
+	 * future; `last_state` is 1. */
+	bool written;
+	uint64_t none;
 };
 
 /* The layout program of one kind (agent/ring.h) and the places of its await points: the point with
@@ -84,6 +88,10 @@ struct place_program {
 	 * middleware: what it is. The same. Else its name is NULL. */
 	struct place_future handler;
 	struct place_held held;
+	/* Of a future in a box whose poll was written by hand: how it shows that it is pending, as in
+	 * agent_hook. Else from AR_UNKNOWN. */
+	struct agent_result returns;
+	uint64_t pending;
 	/* Where every future was asked for: by point, as the places. Else NULL. */
 	const struct place_point *points;
 	const struct place_future *futures;

@@ -132,6 +132,10 @@ int programs_held(const struct process *p, const struct hooks *h, const struct l
 
 		if (!(hook.flags & AGENT_HOOK_HELD))
 			continue;
+		if (held->written) {
+			hook.future.result.from = AR_PRESENT;
+			hook.future.pending = held->none;
+		}
 		hook.future.result.offset = held->state_offset;
 		hook.future.result.size = held->state_size;
 		hook.future.future_offset = held->future_offset;
@@ -143,6 +147,30 @@ int programs_held(const struct process *p, const struct hooks *h, const struct l
 		if (rc == 0)
 			rc = memory_write(p, at + offsetof(struct agent_hook, last_state),
 					  &held->last_state, sizeof(held->last_state));
+	}
+	return rc;
+}
+
+int programs_result(const struct process *p, const struct hooks *h, const struct layout *l,
+		    uint32_t kind, const struct agent_result *returns, uint64_t pending)
+{
+	uint64_t word;
+	size_t index = 0;
+	int rc = 0;
+
+	_Static_assert(sizeof(*returns) == sizeof(word) &&
+			       !(offsetof(struct agent_hook, future.result) % sizeof(word)),
+		       "it is written at once");
+	memcpy(&word, returns, sizeof(word));
+	for (; rc == 0 && poll_hook(h, kind, &index); index++) {
+		uint64_t at = l->hooks + index * sizeof(struct agent_hook);
+
+		if (!hooks_learns_result(&h->table[index]))
+			continue;
+		rc = memory_write_u64(p, at + offsetof(struct agent_hook, future.pending), pending);
+		if (rc == 0)
+			rc = memory_write_u64(p, at + offsetof(struct agent_hook, future.result),
+					      word);
 	}
 	return rc;
 }

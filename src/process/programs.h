@@ -24,6 +24,11 @@ struct place_held;
 int programs_held(const struct process *p, const struct hooks *h, const struct layout *l,
 		  uint32_t kind, const struct place_held *held);
 
+/* How the polls of a kind's futures, which were written by hand, show that they are pending; from then on they are
+ * recorded. */
+int programs_result(const struct process *p, const struct hooks *h, const struct layout *l,
+		    uint32_t kind, const struct agent_result *returns, uint64_t pending);
+
 /* What the kind's futures are to those around them: one of AGENT_HOOK_HANDLER, AGENT_HOOK_SERVES is
  * set in its hooks. */
 int programs_flag(const struct process *p, const struct hooks *h, const struct layout *l,

@@ -311,6 +311,22 @@ const struct dw_type *find_future_type(struct debug *d, const struct scan_future
 	return f->borrowed ? poll.borrowed : poll.future;
 }
 
+bool find_future_result(struct debug *d, const struct scan_future *f,
+			struct agent_result *ret_result, uint64_t *ret_pending,
+			const struct dw_type **ret_type)
+{
+	struct scan_future read = {0};
+	struct dw_poll poll;
+
+	if (!debug_poll(d, f->poll, &poll) || poll.generated || poll.future->size != f->value_bytes)
+		return false;
+	read_result(&read, poll.result);
+	*ret_result = read.result;
+	*ret_pending = read.pending;
+	*ret_type = poll.future;
+	return read.result.from != AR_UNKNOWN;
+}
+
 /* ---- all of them ---- */
 
 static int add(struct scanner *s, const struct scan_future *f)
@@ -453,14 +469,19 @@ static void keep_poll_slots(struct elf_image *image, struct code_refs *uses)
 	uses->n = n;
 }
 
-/* Code of one function may be that of several types. */
-static uint64_t least_size(struct elf_image *image, const struct code_ref *uses, size_t n)
+/* Code of one function may be that of several types: the smallest one's size, and the largest one's. */
+static uint64_t sizes(struct elf_image *image, const struct code_ref *uses, size_t n,
+		      uint64_t *ret_largest)
 {
 	uint64_t least = UINT64_MAX, size;
 
-	for (size_t i = 0; i < n; i++)
-		if (is_poll_slot(image, uses[i].operand, &size) && size < least)
-			least = size;
+	*ret_largest = 0;
+	for (size_t i = 0; i < n; i++) {
+		if (!is_poll_slot(image, uses[i].operand, &size))
+			continue;
+		least = size < least ? size : least;
+		*ret_largest = size > *ret_largest ? size : *ret_largest;
+	}
 	return least;
 }
 
@@ -563,18 +584,60 @@ static int name_by_drop(struct scanner *s, struct scan_future *f)
 	return rc;
 }
 
-/* 1: ret is a coroutine; 0: not. */
+/* Whether a future of this poll function may hold a coroutine: by a parameter of its type, since
+ * a coroutine's type has no name. Pointers only pass the poll on. */
+static bool may_hold_coroutine(const char *demangled)
+{
+	const char *type = demangled + 1, *end = strstr(demangled, " as core::future::");
+
+	return *demangled == '<' && end && memchr(type, '<', (size_t)(end - type)) &&
+	       strncmp(type, "core::pin::Pin<", 15) != 0 &&
+	       strncmp(type, "alloc::boxed::Box<", 18) != 0 && *type != '&';
+}
+
+/* As read_boxed(), of one whose poll was written by hand. */
+static int read_boxed_written(struct scanner *s, const struct elf_symbol *symbol,
+			      const struct code_ref *slots, size_t n, struct scan_future *ret)
+{
+	_cleanup_free_ char *demangled = name_demangle(symbol->name);
+	struct scan_future f = {.poll = symbol->addr, .written = true, .uses = slots, .n_uses = n};
+	uint64_t start, end, largest;
+	struct poll_code code;
+
+	if (!demangled || !ends(demangled, "::future::Future>::poll") ||
+	    !may_hold_coroutine(demangled) ||
+	    !elf_image_function(s->image, symbol->addr, &start, &end) || start != symbol->addr)
+		return 0;
+	f.value_bytes = sizes(s->image, slots, n, &largest);
+	if (largest != f.value_bytes)
+		f.trouble = "one function polls futures of several types";
+	else if (!poll_code_read(s->image, start, end, POLL_CODE_ANY, 1, NULL, 0, &code))
+		f.trouble = "their code can't be decoded";
+	else if (code.stack)
+		f.trouble = "they take arguments from the stack";
+	TRY(set_names(&f, NULL, demangled));
+	*ret = f;
+	return 1;
+}
+
+/* 1: ret is a coroutine, or may hold one; 0: not. */
 static int read_boxed(struct scanner *s, const struct elf_symbol *symbol, struct scan_future *ret)
 {
 	size_t n;
 	const struct code_ref *slots = code_refs_of(&s->out->uses, symbol->addr, &n);
-	int rc = slots ? read_one(s, symbol, CLOSURE, ret) : 0;
+	uint64_t largest;
+
+	if (!slots)
+		return 0;
+	if (sort_of(symbol->name) == IMPL)
+		return read_boxed_written(s, symbol, slots, n, ret);
+	int rc = read_one(s, symbol, CLOSURE, ret);
 
 	if (rc != 1)
 		return rc;
 	ret->uses = slots;
 	ret->n_uses = n;
-	ret->value_bytes = least_size(s->image, slots, n);
+	ret->value_bytes = sizes(s->image, slots, n, &largest);
 	if (!strncmp(symbol->name, "_ZN", 3) && (rc = name_by_drop(s, ret)) < 0) {
 		future_done(ret);
 		return rc;
@@ -586,8 +649,9 @@ static int read_boxed(struct scanner *s, const struct elf_symbol *symbol, struct
 
 static bool is_candidate(const struct scanner *s, const struct elf_symbol *symbol)
 {
-	return symbol->type == STT_FUNC && sort_of(symbol->name) == CLOSURE &&
-	       elf_image_is_code(s->image, symbol->addr);
+	enum sort sort = symbol->type == STT_FUNC ? sort_of(symbol->name) : NONE;
+
+	return (sort == CLOSURE || sort == IMPL) && elf_image_is_code(s->image, symbol->addr);
 }
 
 static int find_poll_slots(struct scanner *s, const struct elf_symbol *symbols, size_t n)

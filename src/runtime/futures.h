@@ -49,7 +49,8 @@ struct scan_future {
 		n_types; /* of a boxed one: that its names are of, by what drops it; 0: not by that */
 	uint64_t drop;	 /* then: that function */
 	const struct future_holder *holder; /* NULL: it is a poll function */
-	bool shown; /* its code begins by reading the state: AGENT_HOOK_SHOWN */
+	bool shown;   /* its code begins by reading the state: AGENT_HOOK_SHOWN */
+	bool written; /* a boxed one whose poll was written by hand: find_future_result() */
 	struct agent_result result;
 	uint64_t pending; /* as agent_hook.pending */
 	const struct code_ref *uses;
@@ -58,6 +59,12 @@ struct scan_future {
 
 /* The type of the future that it polls; NULL: not known. Not of a holder's. */
 const struct dw_type *find_future_type(struct debug *d, const struct scan_future *f);
+
+/* How a boxed future whose poll was written by hand shows that it is pending, and its type; false: not
+ * known. */
+bool find_future_result(struct debug *d, const struct scan_future *f,
+			struct agent_result *ret_result, uint64_t *ret_pending,
+			const struct dw_type **ret_type);
 
 struct scan_futures {
 	struct scan_future *v; /* by address */
@@ -71,7 +78,7 @@ struct scan_futures {
  * the methods that hold a future, with all uses. -ENOMEM or 0. */
 int found_futures_find(struct elf_image *image, struct debug *d,
 		       const struct futures_wanted *wanted, struct scan_futures *ret);
-/* Only coroutines that vtables of `dyn Future` lead to, by symbols and code; their uses are the poll
- * slots of these vtables. After them the methods, as above. */
+/* Only those that vtables of `dyn Future` lead to, by symbols and code: coroutines, and futures written by
+ * hand that may hold one. Their uses are the poll slots of these vtables. After them the methods, as above. */
 int found_boxed_find(struct elf_image *image, struct scan_futures *ret);
 void found_futures_done(struct scan_futures *f);

@@ -79,6 +79,14 @@ def test_pointers(pollux, start, tmp_path, profile):
     assert set(found["selects"]) == {chain("pause", "selects")}
     assert set(found["in_a_box"]) == {chain("pause", "times_out", "in_a_box"), chain("pause", "owns", "in_a_box")}
     assert set(found["owns_bare"]) == {chain("owns_bare")}
+    # A future that is written by hand has no await point of its own; what it has returned is followed.
+    block = ("boxed::{async_block#0}", line_of("pointed", "// block"))
+    assert set(found["boxed"]) == {chain("pause", "pauses") + (block,) + chain("boxed")}
+    assert set(found["large"]) == {chain("pause", "pauses", "large")}
+    elapsed = ("elapses", line_of("pointed", "// elapsed"))
+    assert set(found["elapses"]) == {chain("sleeps", "elapses"), chain("pause") + (elapsed,)}
+    # Of several branches the program's own.
+    assert set(found["branches"]) == {chain("pause", "branches")}
     # On a busy machine a sleep may be due already when it is polled first.
     assert all(n <= ROUNDS for links in found.values() for n in links.values())
 

@@ -35,7 +35,7 @@ static struct area area;
 static struct agent_hook *task_hook, *hooks[N_BOXES];
 static uint8_t *pages[N_BOXES], expected[N_BOXES][4096];
 static void (*poll_task)(struct task *);
-static void (*poll_box[N_BOXES])(void *);
+static uint64_t (*poll_box[N_BOXES])(void *);
 static uint64_t program[1 + NODES * (2 + STEPS + 1)];
 static const uint8_t *script;
 static size_t n_script;
@@ -55,9 +55,11 @@ static void set_state(uint8_t *future, uint8_t value)
 	*future = value;
 }
 
-/* A box's poll: as the input says others are polled in it, and what its state is at the end. */
-static void box_body(void *future)
+/* A box's poll: as the input says others are polled in it, what its state is at the end, and what it returns. */
+static uint64_t box_body(void *future)
 {
+	uint64_t returns = 0;
+
 	for (depth++; n_script && depth < MAX_POLLS;) {
 		uint8_t what = script[0], value = script[1];
 
@@ -65,12 +67,14 @@ static void box_body(void *future)
 		n_script--;
 		if (what & 128) {
 			set_state(future, value);
+			returns = value;
 			break;
 		}
 		poll_box[what % N_BOXES](pages[what % N_BOXES] +
 					 (what & 64 ? 4096 - value_bytes(what % N_BOXES) : 0));
 	}
 	depth--;
+	return returns;
 }
 
 static void task_body(struct task *task)
@@ -106,6 +110,9 @@ static void begin(void)
 			(struct agent_result){.from = AR_STATE, .size = 1, .ready = 1};
 		hooks[i]->future.pending = 2;
 		hooks[i]->future.value_bytes = value_bytes(i);
+		if (i == 3) /* written by hand */
+			hooks[i]->future.result = (struct agent_result){
+				.from = AR_FIRST, .size = 1, .ready = AR_ANY_READY};
 		*(void **)&poll_box[i] = area_stub(&area, hooks[i]);
 		pages[i] = guarded_page();
 	}

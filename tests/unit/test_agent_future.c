@@ -503,6 +503,137 @@ static void test_held(void **state)
 	(void)state;
 }
 
+/* The same of a future that is no coroutine: that the box has one shows that it waits. */
+static void test_held_written(void **state)
+{
+	enum { NONE = 9 };
+	struct agent_hook *hook = area_hook(&area, AH_FUTURE, HELD_KIND, (const void *)method_body);
+	struct agent_hook *task =
+		area_hook(&area, AH_TOKIO_POLL, CONNECTION_KIND, (const void *)connection_poll);
+	struct in_box box = {.tag = 1};
+	struct object o = {.box = &box, .tag = 1};
+
+	hook->future.result = (struct agent_result){
+		.from = AR_PRESENT, .offset = offsetof(struct in_box, tag), .size = 8};
+	hook->future.pending = NONE;
+	hook->future.held_offset = offsetof(struct object, box);
+	hook->future.future_offset = offsetof(struct in_box, future);
+	hook->flags |= AGENT_HOOK_CHAIN | AGENT_HOOK_HELD | AGENT_HOOK_HANDLER;
+	method = area_stub(&area, hook);
+	task->task.id_offset = offsetof(struct boxed_task, id);
+	task->task.end_offset = sizeof(struct boxed_task);
+	task->flags |= AGENT_HOOK_TASK | AGENT_HOOK_SERVES;
+
+	expect_held(task, &o, 0, 0, false);
+	hook->last_state = 1;
+	/* Without a program it has no await point, and no link. */
+	expect_held(task, &o, AE_FUTURE_BEGIN, AE_FUTURE_PENDING, false);
+	o.tag = NONE;
+	expect_held(task, &o, AE_FUTURE_BEGIN, AE_FUTURE_READY, false);
+	expect_held(task, &o, 0, 0, false);
+	/* The object has another box since. */
+	box.tag = 1;
+	o = (struct object){.box = &box, .tag = 1, .moves = true};
+	another_box.tag = 1;
+	expect_held(task, &o, AE_FUTURE_BEGIN, AE_FUTURE_READY, false);
+	/* What is no memory is not read. */
+	o = (struct object){.untouched = true, .box = (struct in_box *)(void *)(8 * AGENT_PAGE)};
+	if (!is_memory((uint64_t)o.box))
+		expect_held(task, &o, 0, 0, false);
+	(void)state;
+}
+
+/* What a boxed future returned that was written by hand: pending, also in memory, or not. */
+static struct pair written_pair(struct future *f, uint64_t cx)
+{
+	(void)cx;
+	return (struct pair){f->words[0], 5};
+}
+
+static struct large written_large(struct future *f, uint64_t cx)
+{
+	(void)cx;
+	return (struct large){.tag = f->words[0]};
+}
+
+static struct pair (*poll_written)(struct future *, uint64_t);
+static struct large (*poll_written_large)(struct future *, uint64_t);
+static struct future *of_the_written;
+
+static void written_task_poll(struct boxed_task *task)
+{
+	(void)task;
+	if (poll_written) {
+		struct pair p = poll_written(of_the_written, 3);
+
+		assert_int_equal(p.first, of_the_written->words[0]);
+		assert_int_equal(p.second, 5);
+	} else {
+		assert_int_equal(poll_written_large(of_the_written, 3).tag,
+				 of_the_written->words[0]);
+	}
+}
+
+/* A boxed future that was written by hand is recorded from when it is known what it returns; the coroutine in it
+ * is a link as long as it is pending. */
+static void test_written_box(void **state)
+{
+	enum { WRITTEN_KIND = 29, WRITTEN_TASK_KIND = 30, PENDING = 2, POINT = 33 };
+	struct {
+		struct agent_step first;
+		struct node node;
+		struct agent_step steps[5];
+	} program = {
+		.first = {.next = 1, .delta = offsetof(struct future, state)},
+		.node = {.n = 4, .kind = NODE_STATE, .size = 1},
+		.steps = {[3] = {.point = POINT}},
+	};
+	struct agent_hook *task =
+		area_hook(&area, AH_TOKIO_POLL, WRITTEN_TASK_KIND, (const void *)written_task_poll);
+	static struct future future;
+
+	task->task.id_offset = offsetof(struct boxed_task, id);
+	task->task.end_offset = sizeof(struct boxed_task);
+	task->flags |= AGENT_HOOK_TASK;
+	of_the_written = &future;
+	for (int memory = 0; memory < 2; memory++) {
+		struct agent_hook *hook = area_hook(&area, AH_FUTURE, WRITTEN_KIND,
+						    memory ? (const void *)written_large
+							   : (const void *)written_pair);
+
+		hook->flags |= AGENT_HOOK_CHAIN;
+		hook->future.value_bytes = sizeof(future);
+		hook->program = (uint64_t)&program;
+		poll_written = memory ? NULL : area_stub(&area, hook);
+		poll_written_large = memory ? area_stub(&area, hook) : NULL;
+		/* What it returns isn't known, pending, ready, pending with another state in it. */
+		for (int how = 0; how < 4; how++) {
+			struct boxed_task t = {.state = 3 * TOKIO_REFERENCE, .id = 4};
+			struct agent_event e;
+
+			if (how == 1) {
+				hook->future.pending = PENDING;
+				hook->future.result =
+					(struct agent_result){.from = memory ? AR_MEMORY : AR_FIRST,
+							      .size = 8,
+							      .ready = AR_ANY_READY};
+			}
+			future = (struct future){.words = {how == 2 ? 0 : PENDING},
+						 .state = how == 3 ? 1 : 3};
+			((void (*)(struct boxed_task *))area_stub(&area, task))(&t);
+			expect_event(AE_POLL_BEGIN, WRITTEN_TASK_KIND, (void *)4);
+			if (how == 1) {
+				assert_true(area_next(&area, area_my_ring(&area), &e));
+				assert_int_equal(e.word0 & 0xff, AE_CHAIN);
+				assert_int_equal(e.word1, POINT);
+			}
+			expect_event(AE_POLL_PENDING, WRITTEN_TASK_KIND, (void *)4);
+			expect_nothing();
+		}
+	}
+	(void)state;
+}
+
 /* A recording that is switched off in the middle, a poll outside of every task's. */
 static void test_chain_apart(void **state)
 {
@@ -1592,6 +1723,8 @@ int main(void)
 		cmocka_unit_test(test_many_boxes),
 		cmocka_unit_test(test_handler),
 		cmocka_unit_test(test_held),
+		cmocka_unit_test(test_held_written),
+		cmocka_unit_test(test_written_box),
 	};
 
 	return cmocka_run_group_tests(tests, setup, NULL);

@@ -263,8 +263,11 @@ static int take_places(struct capture *c, struct source *s)
 			attach_held(s->attach, p.kind, &p.held);
 		}
 		if (p.n_words &&
-		    attach_program(s->attach, p.kind, p.words, p.n_words, p.task_bytes) == 0 &&
-		    s->kinds[p.kind].task) {
+		    attach_program(s->attach, p.kind, p.words, p.n_words, p.task_bytes) == 0) {
+			if (p.returns.from != AR_UNKNOWN)
+				attach_result(s->attach, p.kind, &p.returns, p.pending);
+			if (!s->kinds[p.kind].task)
+				continue;
 			s->n_programs++;
 			s->n_late_programs += s->began_ns != 0;
 			s->late_ns = s->began_ns ? clock_monotonic_ns() - s->began_ns : 0;

@@ -5,8 +5,13 @@
 //   times_out  the same in a timeout, in a box
 //   owns       through a `Pin<Box<F>>`, in a box
 //   owns_bare  the same, in the task: nobody looks there
+//   boxed      in a box of a future that is written by hand: a timeout
+//   large      the same of the program's own, whose output is returned in memory
+//   elapses    in a box of a timeout, which is over first; then in `pause` after that
+//   branches   in a branch by value of a `select!`, next to an async function of a library
 use std::future::Future;
 use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 const LONG: Duration = Duration::from_secs(3600);
@@ -57,6 +62,59 @@ async fn owns_bare(n: u32) {
     }
 }
 
+type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+async fn pauses(n: u32) -> [u64; 8] {
+    for _ in 0..n {
+        pause().await; // pauses
+    }
+    [0; 8]
+}
+
+async fn boxed(n: u32) {
+    let future: Boxed<Result<(), tokio::time::error::Elapsed>> =
+        Box::pin(tokio::time::timeout(LONG, async move { let _ = pauses(n).await; })); // block
+    let _ = future.await; // boxed
+}
+
+struct Passes<F>(F);
+
+impl<F: Future> Future for Passes<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        unsafe { self.map_unchecked_mut(|all| &mut all.0) }.poll(cx)
+    }
+}
+
+async fn large(n: u32) {
+    let future: Boxed<[u64; 8]> = Box::pin(Passes(pauses(n)));
+    future.await; // large
+}
+
+async fn sleeps() {
+    tokio::time::sleep(LONG).await // sleeps
+}
+
+async fn elapses(n: u32) {
+    for _ in 0..n {
+        let future: Boxed<Result<(), tokio::time::error::Elapsed>> =
+            Box::pin(tokio::time::timeout(Duration::from_millis(1), sleeps()));
+        let _ = future.await; // elapses
+        pause().await; // elapsed
+    }
+}
+
+async fn branches(n: u32) {
+    let (_sender, mut receiver) = tokio::sync::watch::channel(());
+    for _ in 0..n {
+        tokio::select! { // branches
+            _ = receiver.changed() => unreachable!(),
+            () = pause() => {}
+        }
+    }
+}
+
 fn main() {
     let n: u32 = std::env::args().nth(1).unwrap().parse().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
@@ -69,6 +127,10 @@ fn main() {
             tokio::spawn(in_a_box(Box::pin(times_out(n)))),
             tokio::spawn(in_a_box(Box::pin(owns(n)))),
             tokio::spawn(owns_bare(n)),
+            tokio::spawn(boxed(n)),
+            tokio::spawn(large(n)),
+            tokio::spawn(elapses(n)),
+            tokio::spawn(branches(n)),
         ];
         for task in tasks {
             task.await.unwrap();
