@@ -443,7 +443,8 @@ static int untried(const struct process *p, struct error *err)
 			 p->pid);
 }
 
-/* 1: all filters were read and allow it; 0: they can't be read; -EPERM. */
+/* 1: all filters were read and allow it; 0: they can't be read; -EPERM. A caller without a process asks for no
+ * sentence. */
 static int run_filters(const struct process *p, pid_t tid, const struct stub_call *calls, size_t n,
 		       struct error *err)
 {
@@ -461,7 +462,7 @@ static int run_filters(const struct process *p, pid_t tid, const struct stub_cal
 			return 0;
 		for (size_t i = 0; i < n; i++)
 			if (!permits(program, (size_t)len, &calls[i]))
-				return forbidden(p, calls[i].nr, err);
+				return p ? forbidden(p, calls[i].nr, err) : -EPERM;
 	}
 	return 0;
 }
@@ -545,6 +546,23 @@ int seccomp_allows_all(const struct process *p, const struct stub_call *calls, s
 		}
 	}
 	return rc;
+}
+
+bool seccomp_lets_restart(pid_t tid)
+{
+	/* The arguments are those of the call that was interrupted. */
+	static const struct stub_call restart = {
+		.nr = __NR_restart_syscall, .from_memory = 0x3f, .always = 1};
+	char path[32];
+	struct filters theirs;
+
+	snprintf(path, sizeof(path), "/proc/%d", tid);
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	const struct process thread = {.proc_fd = fd};
+
+	if (fd < 0 || read_filters(&thread, 0, &theirs) < 0)
+		return false;
+	return theirs.mode == 0 || run_filters(NULL, tid, &restart, 1, NULL) == 1;
 }
 
 bool seccomp_none(const struct process *p)

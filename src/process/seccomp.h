@@ -38,6 +38,10 @@ int seccomp_allows(const struct process *p, pid_t tid, const struct stub_call *c
 int seccomp_allows_all(const struct process *p, const struct stub_call *calls, size_t n,
 		       struct error *err);
 
+/* The thread is stopped by the calling tracer. Whether no filter of it forbids restart_syscall(), which the kernel
+ * makes in place of some calls that a stop has interrupted. Where that can't be proven: false. */
+bool seccomp_lets_restart(pid_t tid);
+
 /* No thread is under any filter. Stops no thread. */
 bool seccomp_none(const struct process *p);
 /* The number of filters that the thread is under; -1: it is gone. */
