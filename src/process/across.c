@@ -23,7 +23,8 @@
  *
  * All of it happens while the program's other threads are stopped, so none unloads the object
  * meanwhile and maps something of its own there. Should they run again, since the thread gets no
- * CPU, the next call is not made.
+ * CPU, the next call is not made. Within a call that moves pages they don't (remote_calls.alone): what
+ * it moves was looked at before.
  *
  * It needs Linux 5.13 (before, only anonymous memory can be moved so), and pages that hold what their
  * file has: no tool's breakpoint, no other change. A program that locks its memory is left alone:
@@ -201,6 +202,7 @@ static int run(struct edit *e, const struct stub_call *calls, size_t n, struct e
 		.n_calls = n,
 		.held = held,
 		.arg = e,
+		.alone = 1 << CALL_AWAY | 1 << CALL_BACK, /* of an undo, too: there is no other */
 		.hold = e->undo ? 1 << CALL_AWAY : 1 << CALL_AWAY | 1 << CALL_EDIT | 1 << CALL_BACK,
 		.done_at = word(e->x, ACROSS_DONE),
 	};

@@ -393,29 +393,39 @@ static void clear_stub(const struct injector *in, struct code_cave *cave,
 	cave->dirty = memory_write(in->process, cave->addr, placed->before, placed->len) < 0;
 }
 
-/* Whether the others, which are stopped, have to wait for the thread still. A signal's handler, in
- * whose middle it may be, may wait for one of them; a thread that only gets no CPU has more time.
- */
-static bool others_wait(const struct process *p, pid_t tid, uint64_t since_ns)
-{
-	uint64_t now = clock_monotonic_ns();
+/* The other threads, while they are stopped. */
+struct others {
+	struct process_stop *stop; /* NULL: they run */
+	uint64_t since_ns;	   /* the list began; of its stops there are many */
+	bool must_wait;		   /* the thread is in a call that is made alone */
+};
 
-	return now < since_ns + ALONE_TIMEOUT ||
+/* Whether they have to wait for the thread still. A signal's handler, in whose middle it may be, may wait for one
+ * of them; a thread that only gets no CPU has more time. */
+static bool others_wait(const struct process *p, pid_t tid, const struct others *others)
+{
+	uint64_t now = clock_monotonic_ns(), since_ns = others->since_ns;
+
+	return now < since_ns + (others->must_wait ? ERRAND_TIMEOUT : ALONE_TIMEOUT) ||
 	       (now < since_ns + BUSY_TIMEOUT && process_thread_state(p, tid) != 'S');
 }
 
-/* Waits for the thread's next stop. The list began at since_ns: that counts, not this stop, of which a
- * list has many. */
-static int wait_for_stop(const struct process *p, pid_t tid, struct process_stop *others,
-			 uint64_t since_ns, int *ret_status)
+static bool are_stopped(const struct others *others)
+{
+	return others->stop && others->stop->v;
+}
+
+/* Waits for the thread's next stop. */
+static int wait_for_stop(const struct process *p, pid_t tid, const struct others *others,
+			 int *ret_status)
 {
 	int rc = -ETIMEDOUT;
 
-	while (rc == -ETIMEDOUT && others && others->v) {
-		if (others_wait(p, tid, since_ns))
+	while (rc == -ETIMEDOUT && are_stopped(others)) {
+		if (others_wait(p, tid, others))
 			rc = thread_wait(tid, ALONE_TIMEOUT, ret_status);
 		else
-			threads_resume(others);
+			threads_resume(others->stop);
 	}
 	return rc == -ETIMEDOUT ? thread_wait(tid, ERRAND_TIMEOUT, ret_status) : rc;
 }
@@ -438,8 +448,7 @@ static int hold(const struct remote_calls *e, size_t call, pid_t tid, struct arc
  * of us, it goes on by itself.
  */
 static int go_with(const struct process *p, const struct code_cave *cave,
-		   const struct remote_calls *e, pid_t tid, struct process_stop *others,
-		   uint64_t since_ns)
+		   const struct remote_calls *e, pid_t tid, struct others *others)
 {
 	struct arch_regs regs;
 	int status, signal = 0;
@@ -450,7 +459,7 @@ static int go_with(const struct process *p, const struct code_cave *cave,
 		if (ptrace(PTRACE_SYSCALL, tid, 0, (long)signal) < 0)
 			return -errno;
 
-		TRY(wait_for_stop(p, tid, others, since_ns, &status));
+		TRY(wait_for_stop(p, tid, others, &status));
 		if (!WIFSTOPPED(status))
 			return -ESRCH;
 		signal = 0;
@@ -466,6 +475,7 @@ static int go_with(const struct process *p, const struct code_cave *cave,
 		if (!inside(cave, regs.pc) || regs.call == ARCH_NO_CALL)
 			continue;
 		entered = !entered;
+		others->must_wait = false;
 		if (!entered && regs.call == MASK_CALL)
 			return 0;
 		if (!entered)
@@ -473,7 +483,8 @@ static int go_with(const struct process *p, const struct code_cave *cave,
 		while (next < e->n_calls && e->calls[next].nr != regs.call)
 			next++;
 		if (e->held && next < MAX_CALLS && e->hold >> next & 1)
-			TRY(hold(e, next, tid, &regs, !others || others->v));
+			TRY(hold(e, next, tid, &regs, !others->stop || are_stopped(others)));
+		others->must_wait = next < MAX_CALLS && e->alone >> next & 1;
 		next++;
 	}
 }
@@ -481,14 +492,14 @@ static int go_with(const struct process *p, const struct code_cave *cave,
 /* At the end of the last call: it stops inside the kernel before it executes another instruction,
  * and is in the state in which it was stopped first. */
 static int take_out(const struct process *p, struct stopped_thread *t, const struct arch_regs *regs,
-		    struct process_stop *others, uint64_t since_ns)
+		    const struct others *others)
 {
 	int status;
 
 	process_step("take out");
 	if (ptrace(PTRACE_INTERRUPT, t->tid, 0, 0) < 0 || ptrace(PTRACE_CONT, t->tid, 0, 0) < 0)
 		return -errno;
-	TRY(wait_for_stop(p, t->tid, others, since_ns, &status));
+	TRY(wait_for_stop(p, t->tid, others, &status));
 	if (!WIFSTOPPED(status))
 		return -ESRCH;
 	t->signal = status >> 16 ? 0 : WSTOPSIG(status);
@@ -568,12 +579,12 @@ static int lost(const struct injector *in, int rc, struct error *err)
 /* Sends a stopped thread, which the caller lets go. 1: the list is over; or negative errno. */
 static int send_off(struct injector *in, struct code_cave *cave, const struct remote_calls *e,
 		    struct stopped_thread *t, const struct arch_regs *regs, uint64_t waiting,
-		    struct process_stop *others, struct error *err)
+		    struct process_stop *stop, struct error *err)
 {
 	struct process *p = in->process;
 	struct arch_regs sent = *regs;
+	struct others others = {.stop = stop};
 	struct placed placed;
-	uint64_t began;
 	int rc;
 
 	TRY(seccomp_allows(p, t->tid, e->calls, e->n_calls, &in->trial, err));
@@ -598,10 +609,10 @@ static int send_off(struct injector *in, struct code_cave *cave, const struct re
 	in->last_tid = t->tid;
 	in->fs_base = regs->thread;
 	block_signals(p, t->tid);
-	began = clock_monotonic_ns();
-	rc = go_with(p, cave, e, t->tid, others, began);
+	others.since_ns = clock_monotonic_ns();
+	rc = go_with(p, cave, e, t->tid, &others);
 	if (rc == 0)
-		rc = take_out(p, t, regs, others, began);
+		rc = take_out(p, t, regs, &others);
 	if (rc == 0)
 		clear_stub(in, cave, &placed);
 	p->stopped_tid = 0;
@@ -743,6 +754,7 @@ static int send_parked(struct injector *in, struct code_cave *cave, const struct
 		       uint64_t waiting, struct error *err)
 {
 	static const arch_breakpoint breakpoint = ARCH_BREAKPOINT;
+	struct others none = {0};
 	struct arch_regs regs;
 	struct placed placed;
 	pid_t tid = in->parked->tid;
@@ -770,7 +782,7 @@ static int send_parked(struct injector *in, struct code_cave *cave, const struct
 	rc = arch_regs_write(tid, &regs);
 	if (rc == 0) {
 		block_signals(in->process, tid);
-		rc = go_with(in->process, cave, e, tid, NULL, 0);
+		rc = go_with(in->process, cave, e, tid, &none);
 	}
 	rc = rc < 0 ? lost(in, rc, err) : come_back(in, err);
 	if (rc > 0)

@@ -41,11 +41,14 @@ struct remote_calls {
 	uint64_t mapped_at, mapped_value;
 	/* Called while the thread is stopped right before each call whose bit is in `hold`, if the list
 	 * comes there: what the calls made so far is there, what later ones take away is, too. With it
-	 * all other threads are stopped until the list is done, unless that takes long: then `alone` is
-	 * false. False: that call gets an address that the kernel refuses as its first argument. */
+	 * all other threads are stopped until the list is done, unless that takes long: then the argument
+	 * `alone` is false. False: that call gets an address that the kernel refuses as its first argument. */
 	bool (*held)(void *arg, size_t call, bool alone);
 	void *arg;
 	uint64_t hold;
+	/* Calls, by bit, during which the others are not resumed, however long that takes: what those may do
+	 * meanwhile would make it another call. */
+	uint64_t alone;
 };
 
 struct injector {

@@ -380,6 +380,53 @@ static void test_unloaded(void **state)
 	}
 }
 
+/* ---- a thread that gets no CPU ---- */
+
+/* Of the one thread that makes the calls. */
+static struct {
+	int held, late_at; /* it is late in the call after this many */
+	bool in_call, others_ran;
+} slow;
+
+/* The time of the others' stop is over as the thread is let go. */
+static void be_late(const char *what)
+{
+	if (!strcmp(what, "held"))
+		slow.held++;
+	if (!strcmp(what, "detach") && slow.in_call)
+		slow.others_ran = true;
+	if (strcmp(what, "syscall"))
+		return;
+	slow.in_call = false;
+	if (slow.held == slow.late_at) {
+		slow.late_at = -1;
+		slow.in_call = true;
+		usleep(300000);
+	}
+}
+
+/* While the pages are moved the others stand still, however long that takes: they might unload the code, and map
+ * something else there, between the look at it and the call. */
+static void test_no_cpu(void **state)
+{
+	(void)state;
+	/* Held before both moves, and in between. */
+	for (int call = 1; call <= 3; call += 2) {
+		pid_t pid = start();
+
+		memset(&slow, 0, sizeof(slow));
+		slow.late_at = call;
+		process_step_hook = be_late;
+		assert_int_equal(run_pollux(pid, false, false), 0);
+		process_step_hook = NULL;
+		assert_int_equal(slow.late_at, -1);
+		assert_false(slow.others_ran);
+		assert_true(live_is(pid, after));
+		assert_int_equal(run_pollux(pid, true, false), 0);
+		finish(pid);
+	}
+}
+
 /* ---- killed ---- */
 
 static int steps_left;
@@ -465,7 +512,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_there_and_back), cmocka_unit_test(test_left_alone),
 		cmocka_unit_test(test_never_ended),    cmocka_unit_test(test_unloaded),
-		cmocka_unit_test(test_killed),
+		cmocka_unit_test(test_no_cpu),	       cmocka_unit_test(test_killed),
 	};
 
 	return cmocka_run_group_tests(tests, setup, NULL);
