@@ -425,7 +425,7 @@ static uint64_t limit_of(const char *limits, const char *key)
 struct means {
 	uint64_t max_space, max_file, max_data; /* UINT64_MAX: not limited */
 	uint64_t used, data, locked;		/* 0: not known */
-	uint64_t memory_left;			/* to its control groups; UINT64_MAX: not limited */
+	struct cgroup_memory memory;		/* of its control groups */
 	uint64_t n_threads;
 };
 
@@ -449,7 +449,7 @@ static struct means read_means(const struct process *p)
 		.used = status_bytes(status, "VmSize"),
 		.data = status_bytes(status, "VmData"),
 		.locked = status_bytes(status, "VmLck"),
-		.memory_left = cgroups_memory_left(p),
+		.memory = cgroups_memory_left(p),
 		.n_threads = (uint64_t)process_status_number(status, "Threads", false),
 	};
 }
@@ -473,8 +473,8 @@ static void cut_rings(struct agent_rings *rings, uint64_t bytes, const char *why
  * the program would be killed for making one larger than it may (ulimit -f). And if it locks all
  * its memory the kernel fills them as they are mapped, while a thread waits.
  */
-static int limit_rings(const struct process *p, const struct means *m,
-		       const struct stale_agent *old, struct agent_rings *rings, struct error *err)
+static void limit_rings(const struct means *m, const struct stale_agent *old,
+			struct agent_rings *rings)
 {
 	uint64_t left = m->used < m->max_space ? m->max_space - m->used : 0;
 
@@ -492,11 +492,8 @@ static int limit_rings(const struct process *p, const struct means *m,
 	if (m->max_file != UINT64_MAX)
 		cut_rings(rings, m->max_file, CUT_FILE);
 	/* Of more rings than there will be threads no page is used. */
-	if (m->memory_left / MEMORY_SHARE < (2 * m->n_threads + MORE_THREADS) * rings->ring_bytes)
-		cut_rings(rings, m->memory_left / MEMORY_SHARE, CUT_MEMORY);
-	if (!rings->n_rings)
-		return error_set(err, -EFBIG, NO_RING_FITS, rings->ring_bytes, p->pid);
-	return 0;
+	if (m->memory.left / MEMORY_SHARE < (2 * m->n_threads + MORE_THREADS) * rings->ring_bytes)
+		cut_rings(rings, m->memory.left / MEMORY_SHARE, CUT_MEMORY);
 }
 
 static uint64_t max_mappings(void)
@@ -528,12 +525,12 @@ static int leaves_enough(const struct process *p, const struct means *m, size_t 
 			"leaves it 64 MiB: raise that limit",
 			p->pid,
 			(unsigned long long)(m->data < m->max_data ? m->max_data - m->data : 0));
-	if (m->memory_left < MEMORY_LEFT)
+	if (m->memory.left < MEMORY_LEFT)
 		return error_set(
 			err, -ENOMEM,
 			"the control group of process %d may use %llu KiB of memory more, and "
-			"pollux leaves it 16 MiB: raise its memory.max",
-			p->pid, (unsigned long long)(m->memory_left >> 10));
+			"pollux leaves it 16 MiB: raise its %s",
+			p->pid, (unsigned long long)(m->memory.left >> 10), m->memory.limit);
 	return 0;
 }
 
@@ -711,8 +708,7 @@ int agent_mapping_make(struct injector *in, struct hooks *h, struct layout *l,
 	const struct means means = read_means(p);
 
 	TRY(maps_read(p, &maps, err));
-	TRY(leaves_enough(p, &means, maps.n, err));
-	TRY(limit_rings(p, &means, most_rings(old, rings->ring_bytes), rings, err));
+	limit_rings(&means, most_rings(old, rings->ring_bytes), rings);
 	l->rings_bytes = rings_bytes(rings);
 	log_debug(LOG_ATTACH,
 		  "process %d maps %llu bytes of at most %lld, locked %llu; files of at most %lld "
@@ -725,6 +721,11 @@ int agent_mapping_make(struct injector *in, struct hooks *h, struct layout *l,
 	for (size_t i = 0; i < old->n && !used; i++)
 		if (fits(p, h, l, &old->v[i], &maps, main_object, rings))
 			used = &old->v[i];
+	/* What is there and used again takes nothing more. */
+	if (!used || used->rings_bytes != l->rings_bytes)
+		TRY(leaves_enough(p, &means, maps.n, err));
+	if (!rings->n_rings)
+		return error_set(err, -EFBIG, NO_RING_FITS, rings->ring_bytes, p->pid);
 	if (!used) {
 		TRY(plan_mappings(in, h, l, &maps, main_object, err));
 		hooks_place(h, l);

@@ -110,42 +110,56 @@ static uint64_t bytes_in(const char *folder, const char *name)
 	return strtoull(text, NULL, 10);
 }
 
-static uint64_t least(uint64_t a, uint64_t b)
+/* What the kernel takes back first. Version 1 has "total_" before what groups below have, too, and does not say
+ * how much of the kernel's own memory it can take back. */
+static uint64_t caches_in(const char *stat)
 {
-	return a < b ? a : b;
+	uint64_t v1 = cgroup_number(stat, "total_active_file") +
+		      cgroup_number(stat, "total_inactive_file");
+
+	return v1 ? v1
+		  : cgroup_number(stat, "active_file") + cgroup_number(stat, "inactive_file") +
+			       cgroup_number(stat, "slab_reclaimable");
+}
+
+/* A limit, if it is the lowest so far. */
+static void take_limit(const char *folder, const char *name, uint64_t used, struct cgroup_memory *m)
+{
+	uint64_t limit = bytes_in(folder, name);
+
+	if (limit == UINT64_MAX || m->left <= (used < limit ? limit - used : 0))
+		return;
+	m->left = used < limit ? limit - used : 0;
+	m->limit = name;
+}
+
+bool cgroup_memory_in(const char *folder, struct cgroup_memory *m)
+{
+	uint64_t used = bytes_in(folder, "memory.current"), cache;
+	bool v2 = used != UINT64_MAX;
+	char stat[8192];
+
+	used = v2 ? used : bytes_in(folder, "memory.usage_in_bytes");
+	if (used == UINT64_MAX)
+		return false;
+	cache = cgroup_read(folder, "memory.stat", stat, sizeof(stat)) ? caches_in(stat) : 0;
+	used = used > cache ? used - cache : 0;
+	take_limit(folder, v2 ? "memory.max" : "memory.limit_in_bytes", used, m);
+	/* Above it the kernel lets the group's threads sleep until something was taken back. */
+	if (v2)
+		take_limit(folder, "memory.high", used, m);
+	return true;
 }
 
 static bool look_at_memory(void *arg, const char *folder)
 {
-	uint64_t *left = arg, limit, used;
-	char stat[8192];
-
-	used = bytes_in(folder, "memory.current");
-	if (used != UINT64_MAX) {
-		limit = least(bytes_in(folder, "memory.max"), bytes_in(folder, "memory.high"));
-	} else {
-		used = bytes_in(folder, "memory.usage_in_bytes");
-		limit = bytes_in(folder, "memory.limit_in_bytes");
-		if (used == UINT64_MAX)
-			return false;
-	}
-	if (limit == UINT64_MAX || !cgroup_read(folder, "memory.stat", stat, sizeof(stat)))
-		return true;
-	/* What the kernel takes back first. Version 1 has "total_" before what groups below have, too. */
-	uint64_t v1 = cgroup_number(stat, "total_active_file") +
-		      cgroup_number(stat, "total_inactive_file");
-	uint64_t cache =
-		v1 ? v1 : cgroup_number(stat, "active_file") + cgroup_number(stat, "inactive_file");
-
-	used = used > cache ? used - cache : 0;
-	*left = least(*left, used < limit ? limit - used : 0);
-	return true;
+	return cgroup_memory_in(folder, arg);
 }
 
-uint64_t cgroups_memory_left(const struct process *p)
+struct cgroup_memory cgroups_memory_left(const struct process *p)
 {
-	uint64_t left = UINT64_MAX;
+	struct cgroup_memory m = {.left = UINT64_MAX};
 
-	cgroups_each(p, "memory", look_at_memory, &left);
-	return left;
+	cgroups_each(p, "memory", look_at_memory, &m);
+	return m;
 }

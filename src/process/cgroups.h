@@ -18,6 +18,13 @@ bool cgroup_read(const char *folder, const char *name, char *out, size_t size);
 /* The number after a word at the begin of a line; 0 if it isn't there. */
 uint64_t cgroup_number(const char *text, const char *word);
 
-/* How many more bytes the process may use before its groups' limit, with what the kernel can take back from
- * caches; UINT64_MAX: no limit. */
-uint64_t cgroups_memory_left(const struct process *p);
+/* How much more memory may be used before a limit of groups, with what the kernel can take back from caches. */
+struct cgroup_memory {
+	uint64_t left;	   /* bytes; UINT64_MAX: no limit */
+	const char *limit; /* the file of the lowest limit */
+};
+
+/* Of one group and those seen before, in *m. False: it is none of memory's. */
+bool cgroup_memory_in(const char *folder, struct cgroup_memory *m);
+/* Of the process' groups. */
+struct cgroup_memory cgroups_memory_left(const struct process *p);

@@ -145,7 +145,10 @@ static int open_namespaces(struct ring_memory *m)
 		return 0;
 	m->ipc_here = open("/proc/thread-self/ns/ipc", O_RDONLY | O_CLOEXEC);
 	m->ipc_there = openat(m->process->proc_fd, "ns/ipc", O_RDONLY | O_CLOEXEC);
-	return m->ipc_here < 0 || m->ipc_there < 0 ? -errno : 0;
+	return m->ipc_here < 0 || m->ipc_there < 0
+		       ? error_sys(m->err, -errno, "cannot open the IPC namespace of process %d",
+				   m->process->pid)
+		       : 0;
 }
 
 /* The one that the program has made, if it was killed before it was mapped: no other process

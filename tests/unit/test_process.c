@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/units.h"
 #include "process/agent_mapping.h"
+#include "process/cgroups.h"
 #include "process/hooks.h"
 #include "process/inject.h"
 #include "process/launch.h"
@@ -51,6 +52,69 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+/* ---- control groups ---- */
+
+static void write_file(const char *folder, const char *name, const char *text)
+{
+	char path[128];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	if (!text) {
+		unlink(path);
+		return;
+	}
+	f = fopen(path, "w");
+	assert_non_null(f);
+	fputs(text, f);
+	fclose(f);
+}
+
+/* The files of a group, and what is left of it. */
+static void test_memory_of_groups(void **state)
+{
+	static const char *const names[] = {"memory.current",	     "memory.max",
+					    "memory.high",	     "memory.stat",
+					    "memory.usage_in_bytes", "memory.limit_in_bytes"};
+	static const struct {
+		const char *text[6];
+		uint64_t left;
+		const char *limit;
+		bool none;
+	} cases[] = {
+		{{"700", "1000", "max", "active_file 100\nslab_reclaimable 50\n"},
+		 450,
+		 "memory.max"},
+		{{"700", "1000", "900", "anon 700\n"}, 200, "memory.high"},
+		{{"950", "1000", "900", "inactive_file 10\n"}, 0, "memory.high"},
+		{{"700", "max", "max", "anon 700\n"}, UINT64_MAX, NULL},
+		{{"700", "1000", "max"}, 300, "memory.max"},
+		{{0, 0, 0, "total_inactive_file 100\nslab_reclaimable 9\n", "700", "1000"},
+		 400,
+		 "memory.limit_in_bytes"},
+		{.left = UINT64_MAX, .none = true},
+	};
+	char folder[] = "/tmp/pollux-group-XXXXXX";
+
+	(void)state;
+	assert_non_null(mkdtemp(folder));
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct cgroup_memory m = {.left = UINT64_MAX};
+
+		for (size_t k = 0; k < 6; k++)
+			write_file(folder, names[k], cases[i].text[k]);
+		assert_int_equal(cgroup_memory_in(folder, &m), !cases[i].none);
+		assert_int_equal(m.left, cases[i].left);
+		if (cases[i].limit)
+			assert_string_equal(m.limit, cases[i].limit);
+		else
+			assert_null(m.limit);
+	}
+	for (size_t k = 0; k < 6; k++)
+		write_file(folder, names[k], NULL);
+	assert_int_equal(rmdir(folder), 0);
+}
 
 /* ---- maps ---- */
 
@@ -2846,6 +2910,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_stranger),
 		cmocka_unit_test(test_lock),
 		cmocka_unit_test(test_rights),
+		cmocka_unit_test(test_memory_of_groups),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
