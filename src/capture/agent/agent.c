@@ -292,7 +292,10 @@ static int go(struct capture *c, struct source *s, struct error *err)
 
 	if (rc < 0)
 		return error_sys(err, rc, "cannot begin the trace");
-	return attach_go(s->attach, err);
+	TRY(attach_go(s->attach, err));
+	if (attach_alive(s->attach))
+		s->seen_ns = s->began_ns;
+	return 0;
 }
 
 static void end_places(struct capture *c, struct source *s)
@@ -667,11 +670,12 @@ static int attach_late(struct capture *c, uint64_t now, struct error *err)
 	stop_following(c);
 	c->late.name = NULL;
 	TRY(begin(c, a, false, err));
-	if (c->exec_after_ns) {
-		struct source *s = &c->sources[c->n_sources - 1];
-
+	struct source *s = &c->sources[c->n_sources - 1];
+	/* It may have executed another program since it was loaded: it lived before that. */
+	if (!s->seen_ns)
+		s->seen_ns = now;
+	if (c->exec_after_ns)
 		s->unseen_ns = s->began_ns - c->exec_after_ns;
-	}
 	return 0;
 }
 

@@ -850,7 +850,7 @@ int drain_end(struct drain *d, struct source *s, uint64_t until_ns)
 
 	d->now_ticks = clock_ticks();
 	d->look_until_ns = clock_monotonic_ns() + LOOK_NS;
-	end_ns = s->seen_ns ? s->seen_ns : clock_map_ns(&d->clock, d->now_ticks);
+	end_ns = s->seen_ns >= s->began_ns ? s->seen_ns : clock_map_ns(&d->clock, d->now_ticks);
 	for (uint32_t i = 0; i < used; i++) {
 		struct ring_cursor *c = &s->rings.cursors[i];
 		uint64_t emitted = c->lost_emitted;
