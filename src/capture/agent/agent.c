@@ -40,8 +40,6 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The fastest thread that was seen fills a ring with 15 million events a second: 4 ns a byte. */
-#define FILL_NS_PER_BYTE 4
 #define THREADS_NS (200 * NSEC_PER_MSEC)
 #define FILTERS_NS (5 * NSEC_PER_MSEC)
 #define DEADLINE_NS (5000 * NSEC_PER_MSEC)
@@ -533,6 +531,8 @@ static int drain_all(struct capture *c, bool *ret_all)
 	int rc = 0;
 
 	d->fill = 0;
+	d->sources = c->sources;
+	d->n_sources = c->n_sources;
 	*ret_all = true;
 	for (size_t i = 0; i < c->n_sources && rc == 0; i++) {
 		rc = drain_source(d, &c->sources[i], PASS_NS / c->n_sources);

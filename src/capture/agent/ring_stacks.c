@@ -5,6 +5,7 @@
  */
 #include "capture/agent/ring_stacks.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "capture/samples/stacks.h"
@@ -29,8 +30,8 @@ struct ring_stack {
 
 /* What panics said; later ones that differ go without. */
 #define MAX_MESSAGES 256
-#define PANIC_WAIT_NS (10 * NSEC_PER_MSEC)
-#define PANIC_WAITS 50u
+#define PANIC_WAIT_NS (500 * NSEC_PER_MSEC)
+#define PANIC_LOOK_NS (10 * NSEC_PER_MSEC)
 
 struct raise_message {
 	char *text;
@@ -135,7 +136,7 @@ void ring_stacks_text(struct source *s, uint32_t ring, const struct agent_event 
 }
 
 /* Whether no ring has more than half of what it can hold. */
-static bool have_room(struct source *s)
+static bool has_room(struct source *s)
 {
 	for (uint32_t i = 0; i < ring_set_used(&s->rings); i++) {
 		bool damaged;
@@ -147,13 +148,28 @@ static bool have_room(struct source *s)
 	return true;
 }
 
-/* Until stacks can be walked: the first panic may be the only one. */
+static bool have_room(const struct drain *d)
+{
+	for (size_t i = 0; i < d->n_sources; i++)
+		if (d->sources[i].alive && !has_room(&d->sources[i]))
+			return false;
+	return true;
+}
+
+/* Until stacks can be walked: the first panic may be the only one. Nothing is drained meanwhile, so it ends before
+ * any ring can be full. */
 static void wait_for_panic(struct drain *d, struct source *s)
 {
-	for (unsigned i = 0; i < PANIC_WAITS && !s->stacks->panicked; i++) {
-		if (capture_stacks_ready(d->shared->stacks, s->process) || !have_room(s))
+	const uint64_t until_ns = clock_monotonic_ns() + PANIC_WAIT_NS;
+	uint64_t look_ns = s->rings.ring_bytes * (uint64_t)FILL_NS_PER_BYTE / 4;
+
+	if (look_ns > PANIC_LOOK_NS)
+		look_ns = PANIC_LOOK_NS;
+	while (!s->stacks->panicked && clock_monotonic_ns() < until_ns) {
+		if (capture_stacks_ready(d->shared->stacks, s->process) || !have_room(d))
 			break;
-		capture_stacks_wait(d->shared->stacks, PANIC_WAIT_NS);
+		if (capture_stacks_wait(d->shared->stacks, look_ns))
+			break;
 	}
 	s->stacks->panicked = true;
 }
