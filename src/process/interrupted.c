@@ -24,7 +24,7 @@
 #include "process/interrupted.h"
 
 #include "arch/regs.h"
-#include "process/seccomp.h"
+#include "process/filters.h"
 
 #include <asm/unistd.h>
 #include <errno.h>
@@ -109,7 +109,7 @@ static int again(pid_t tid, const struct arch_regs *regs)
 		return regs->call == __NR_bpf && regs->args[0] == BPF_PROG_LOAD ? ERESTARTNOINTR
 										: 0;
 	case ERESTART_RESTARTBLOCK:
-		return ends_at_time(regs) || !seccomp_lets_restart(tid) ? ERESTARTNOHAND : 0;
+		return ends_at_time(regs) || !filters_permit_restart(tid) ? ERESTARTNOHAND : 0;
 	default:
 		return 0;
 	}

@@ -8,7 +8,7 @@
  *
  *   - It has no filter.
  *   - Its filters can be read (PTRACE_SECCOMP_GET_FILTER: by root who is under no filter). They are
- *     run here on the calls. A filter that looks at what isn't known beforehand (where a call is
+ *     run (filters.h) on the calls. A filter that looks at what isn't known beforehand (where a call is
  *     made from, an argument that an earlier call gives) proves nothing.
  *   - Its filters are exactly those of pollux, and a child of pollux has made the calls and lives.
  *     Filters are inherited and only ever added, so a program that pollux has started and that has
@@ -27,9 +27,6 @@
  * A thread may also have the kernel hand its system calls to the program itself, by SIGSYS (syscall
  * user dispatch, as Wine does), all but those made from the program's own place. Those of pollux
  * come from another, so they are never made there.
- *
- * The machine is classic BPF as seccomp allows it (kernel/seccomp.c, seccomp_check_filter): loads
- * of aligned words of struct seccomp_data, arithmetic, forward jumps, 16 words of memory.
  */
 #include "process/seccomp.h"
 
@@ -38,12 +35,12 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/units.h"
+#include "process/filters.h"
 #include "process/threads.h"
 
 #include <asm/unistd.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/capability.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
@@ -56,147 +53,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#ifndef PTRACE_SECCOMP_GET_FILTER
-#define PTRACE_SECCOMP_GET_FILTER 0x420c
-#endif
 #ifndef PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG
 #define PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG 0x4211
 #endif
-#define MAX_FILTERS 256ul
-
-static bool alu(unsigned op, uint32_t *a, uint32_t operand)
-{
-	switch (op) {
-	case BPF_ADD:
-		*a += operand;
-		return true;
-	case BPF_SUB:
-		*a -= operand;
-		return true;
-	case BPF_MUL:
-		*a *= operand;
-		return true;
-	case BPF_DIV:
-		if (!operand)
-			return false;
-		*a /= operand;
-		return true;
-	case BPF_AND:
-		*a &= operand;
-		return true;
-	case BPF_OR:
-		*a |= operand;
-		return true;
-	case BPF_XOR:
-		*a ^= operand;
-		return true;
-	case BPF_LSH:
-		*a = operand < 32 ? *a << operand : 0;
-		return true;
-	case BPF_RSH:
-		*a = operand < 32 ? *a >> operand : 0;
-		return true;
-	case BPF_NEG:
-		*a = -*a;
-		return true;
-	default:
-		return false;
-	}
-}
-
-static bool jumps(unsigned op, uint32_t a, uint32_t operand)
-{
-	switch (op) {
-	case BPF_JEQ:
-		return a == operand;
-	case BPF_JGT:
-		return a > operand;
-	case BPF_JGE:
-		return a >= operand;
-	default: /* BPF_JSET */
-		return (a & operand) != 0;
-	}
-}
-
-uint32_t seccomp_run(const struct sock_filter *program, size_t len, const struct seccomp_data *data,
-		     unsigned unknown)
-{
-	uint32_t a = 0, x = 0, memory[BPF_MEMWORDS] = {0};
-
-	/* Jumps go forward only, so this ends. */
-	for (size_t pc = 0; pc < len; pc++) {
-		const struct sock_filter *i = &program[pc];
-		unsigned op = i->code & 0xf0;
-		uint32_t operand = i->code & BPF_X ? x : i->k;
-
-		switch (BPF_CLASS(i->code)) {
-		case BPF_LD:
-		case BPF_LDX: {
-			uint32_t value;
-
-			if (BPF_MODE(i->code) == BPF_IMM)
-				value = i->k;
-			else if (BPF_MODE(i->code) == BPF_MEM && i->k < BPF_MEMWORDS)
-				value = memory[i->k];
-			else if (BPF_MODE(i->code) == BPF_LEN)
-				value = sizeof(*data);
-			else if (BPF_MODE(i->code) == BPF_ABS && i->k % 4 == 0 &&
-				 i->k <= sizeof(*data) - 4 && !(unknown >> i->k / 4 & 1))
-				memcpy(&value, (const char *)data + i->k, sizeof(value));
-			else
-				return SECCOMP_RET_KILL_PROCESS;
-			*(BPF_CLASS(i->code) == BPF_LD ? &a : &x) = value;
-			break;
-		}
-		case BPF_ST:
-		case BPF_STX:
-			if (i->k >= BPF_MEMWORDS)
-				return SECCOMP_RET_KILL_PROCESS;
-			memory[i->k] = BPF_CLASS(i->code) == BPF_ST ? a : x;
-			break;
-		case BPF_ALU:
-			if (!alu(op, &a, operand))
-				return SECCOMP_RET_KILL_PROCESS;
-			break;
-		case BPF_JMP: {
-			size_t skip = op == BPF_JA ? i->k : jumps(op, a, operand) ? i->jt : i->jf;
-
-			if (skip >= len - pc)
-				return SECCOMP_RET_KILL_PROCESS;
-			pc += skip;
-			break;
-		}
-		case BPF_RET:
-			return BPF_RVAL(i->code) == BPF_A ? a : i->k;
-		default: /* BPF_MISC */
-			if (BPF_MISCOP(i->code) == BPF_TAX)
-				x = a;
-			else
-				a = x;
-		}
-	}
-	return SECCOMP_RET_KILL_PROCESS;
-}
-
-/* Bits of the two words of an argument, and of where the call is made from. */
-#define ARG_WORDS(k) (3u << (offsetof(struct seccomp_data, args) / 4 + 2 * (k)))
-#define PLACE_WORDS (3u << offsetof(struct seccomp_data, instruction_pointer) / 4)
-
-static bool permits(const struct sock_filter *program, size_t len, const struct stub_call *call)
-{
-	struct seccomp_data data = {.nr = (int)call->nr, .arch = ARCH_SECCOMP};
-	unsigned unknown = PLACE_WORDS;
-
-	for (unsigned k = 0; k < 6; k++) {
-		data.args[k] = call->args[k];
-		if (call->from_memory >> k & 1)
-			unknown |= ARG_WORDS(k);
-	}
-	uint32_t answer = seccomp_run(program, len, &data, unknown) & SECCOMP_RET_ACTION_FULL;
-	/* An error is no harm where the list goes on whatever comes, but for what it puts back. */
-	return answer == SECCOMP_RET_ALLOW || answer == SECCOMP_RET_LOG ||
-	       (answer == SECCOMP_RET_ERRNO && call->check == STUB_ANY && !call->always);
-}
 
 /* For people. */
 static const char *name_of(uint32_t nr)
@@ -230,46 +89,12 @@ static const char *name_of(uint32_t nr)
 
 /* ---- a thread's state ---- */
 
-struct filters {
-	long mode;  /* 0: none; 1: strict; 2: filters */
-	long n;	    /* -1: a kernel before 5.9 */
-	bool fixed; /* it may add none: no no_new_privs, and CAP_SYS_ADMIN not in any set */
-};
-
-static bool may_administer(const char *status)
-{
-	static const char *const sets[] = {
-		"\nCapInh:", "\nCapPrm:", "\nCapEff:", "\nCapBnd:", "\nCapAmb:"};
-
-	for (size_t i = 0; i < sizeof(sets) / sizeof(sets[0]); i++) {
-		const char *line = strstr(status, sets[i]);
-
-		if (!line || strtoull(line + strlen(sets[i]), NULL, 16) >> CAP_SYS_ADMIN & 1)
-			return true;
-	}
-	return false;
-}
-
-static int read_filters(const struct process *p, pid_t tid, struct filters *ret)
-{
-	char text[PROCESS_STATUS_BYTES];
-
-	if (!process_read_status(p, tid, text))
-		return -ESRCH;
-	ret->mode = process_status_number(text, "Seccomp", false);
-	ret->n = process_status_number(text, "Seccomp_filters", false);
-	ret->fixed = process_status_number(text, "NoNewPrivs", false) == 0 && !may_administer(text);
-	if (ret->mode < 0)
-		ret->mode = 0; /* a kernel without seccomp */
-	return 0;
-}
-
 static int read_own(struct filters *ret)
 {
 	_cleanup_close_ int fd = open("/proc/thread-self", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	const struct process self = {.proc_fd = fd};
 
-	return fd < 0 ? -errno : read_filters(&self, 0, ret);
+	return fd < 0 ? -errno : filters_read(&self, 0, ret);
 }
 
 static bool same_container(const struct process *p)
@@ -443,30 +268,6 @@ static int untried(const struct process *p, struct error *err)
 			 p->pid);
 }
 
-/* 1: all filters were read and allow it; 0: they can't be read; -EPERM. A caller without a process asks for no
- * sentence. */
-static int run_filters(const struct process *p, pid_t tid, const struct stub_call *calls, size_t n,
-		       struct error *err)
-{
-	for (unsigned long index = 0; index < MAX_FILTERS; index++) {
-		long len = ptrace(PTRACE_SECCOMP_GET_FILTER, tid, index, NULL);
-
-		if (len < 0 && errno == ENOENT && index > 0)
-			return 1; /* that were all */
-		if (len <= 0 || len > BPF_MAXINSNS)
-			return 0;
-		_cleanup_free_ struct sock_filter *program = calloc((size_t)len, sizeof(*program));
-		if (!program)
-			return error_sys(err, -ENOMEM, "cannot read a seccomp filter");
-		if (ptrace(PTRACE_SECCOMP_GET_FILTER, tid, index, program) != len)
-			return 0;
-		for (size_t i = 0; i < n; i++)
-			if (!permits(program, (size_t)len, &calls[i]))
-				return p ? forbidden(p, calls[i].nr, err) : -EPERM;
-	}
-	return 0;
-}
-
 int seccomp_undispatched(const struct process *p, pid_t tid, struct error *err)
 {
 	struct {
@@ -488,10 +289,11 @@ int seccomp_allows(const struct process *p, pid_t tid, const struct stub_call *c
 		   const struct seccomp_trial *trial, struct error *err)
 {
 	struct filters theirs;
+	uint32_t nr;
 	int rc;
 
 	TRY(seccomp_undispatched(p, tid, err));
-	rc = read_filters(p, tid, &theirs);
+	rc = filters_read(p, tid, &theirs);
 	if (rc < 0)
 		return error_sys(err, rc, "cannot look at thread %d", tid);
 	if (theirs.mode == 0)
@@ -502,9 +304,13 @@ int seccomp_allows(const struct process *p, pid_t tid, const struct stub_call *c
 			"process %d is in seccomp's strict mode, which allows nothing that "
 			"the agent needs: %s",
 			p->pid, advice);
-	rc = run_filters(p, tid, calls, n, err);
-	if (rc)
-		return rc < 0 ? rc : 0;
+	rc = filters_permit(tid, calls, n, &nr);
+	if (rc == -EPERM)
+		return forbidden(p, nr, err);
+	if (rc < 0)
+		return error_sys(err, rc, "cannot read a seccomp filter");
+	if (rc > 0)
+		return 0;
 	if (!are_pollux_filters(p, &theirs))
 		return unproven(p, err);
 	if (trial->rc == -EPERM)
@@ -529,7 +335,7 @@ int seccomp_allows_all(const struct process *p, const struct stub_call *calls, s
 		struct filters theirs;
 
 		/* One that is gone makes no calls. */
-		if (read_filters(p, tids[i], &theirs) < 0 || theirs.mode == 0)
+		if (filters_read(p, tids[i], &theirs) < 0 || theirs.mode == 0)
 			continue;
 		if (tids[i] == p->stopped_tid) {
 			rc = seccomp_allows(p, tids[i], calls, n, &trial, err);
@@ -548,23 +354,6 @@ int seccomp_allows_all(const struct process *p, const struct stub_call *calls, s
 	return rc;
 }
 
-bool seccomp_lets_restart(pid_t tid)
-{
-	/* The arguments are those of the call that was interrupted. */
-	static const struct stub_call restart = {
-		.nr = __NR_restart_syscall, .from_memory = 0x3f, .always = 1};
-	char path[32];
-	struct filters theirs;
-
-	snprintf(path, sizeof(path), "/proc/%d", tid);
-	_cleanup_close_ int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	const struct process thread = {.proc_fd = fd};
-
-	if (fd < 0 || read_filters(&thread, 0, &theirs) < 0)
-		return false;
-	return theirs.mode == 0 || run_filters(NULL, tid, &restart, 1, NULL) == 1;
-}
-
 bool seccomp_none(const struct process *p)
 {
 	_cleanup_free_ pid_t *tids = NULL;
@@ -575,7 +364,7 @@ bool seccomp_none(const struct process *p)
 	for (size_t i = 0; i < n; i++) {
 		struct filters theirs;
 
-		if (read_filters(p, tids[i], &theirs) == 0 && theirs.mode)
+		if (filters_read(p, tids[i], &theirs) == 0 && theirs.mode)
 			return false;
 	}
 	return true;
@@ -585,7 +374,7 @@ long seccomp_count(const struct process *p, pid_t tid)
 {
 	struct filters theirs;
 
-	if (read_filters(p, tid, &theirs) < 0)
+	if (filters_read(p, tid, &theirs) < 0)
 		return -1;
 	return theirs.mode == 0 ? 0 : theirs.n > 0 ? theirs.n : 1;
 }

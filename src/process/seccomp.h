@@ -9,9 +9,6 @@
 #include "process/process.h"
 #include "arch/stub.h"
 
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-
 /* How the calls went in a child of pollux, made if pollux itself is under filters: before a thread
  * is stopped for them. */
 struct seccomp_trial {
@@ -38,16 +35,7 @@ int seccomp_allows(const struct process *p, pid_t tid, const struct stub_call *c
 int seccomp_allows_all(const struct process *p, const struct stub_call *calls, size_t n,
 		       struct error *err);
 
-/* The thread is stopped by the calling tracer. Whether no filter of it forbids restart_syscall(), which the kernel
- * makes in place of some calls that a stop has interrupted. Where that can't be proven: false. */
-bool seccomp_lets_restart(pid_t tid);
-
 /* No thread is under any filter. Stops no thread. */
 bool seccomp_none(const struct process *p);
 /* The number of filters that the thread is under; -1: it is gone. */
 long seccomp_count(const struct process *p, pid_t tid);
-
-/* What one filter answers (SECCOMP_RET_*). A program that makes no sense answers KILL, and so does
- * one that loads a word of the data that is not known: bit k of `unknown` is the k-th. */
-uint32_t seccomp_run(const struct sock_filter *program, size_t len, const struct seccomp_data *data,
-		     unsigned unknown);

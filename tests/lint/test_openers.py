@@ -27,6 +27,7 @@ KNOWN = {
     "future/moment.c": "/proc",
     "future/sockets.c": "/proc",
     "import/parts.c": "the folder that is open already",
+    "process/filters.c": "/proc",
     "process/objects.c": "/proc/PID/root, by O_PATH",
     "process/pages.c": "/proc",
     "process/process.c": "/proc",

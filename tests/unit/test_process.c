@@ -13,6 +13,7 @@
 #include "base/units.h"
 #include "process/agent_mapping.h"
 #include "process/cgroups.h"
+#include "process/filters.h"
 #include "process/hooks.h"
 #include "process/inject.h"
 #include "process/launch.h"
@@ -1232,20 +1233,20 @@ static void test_seccomp_filters(void **state)
 	};
 	struct seccomp_data data = {.nr = SYS_mmap, .args = {0, 0, PROT_READ | PROT_EXEC}};
 
-	assert_int_equal(seccomp_run(deny_wx, 12, &data, 0), SECCOMP_RET_ALLOW);
+	assert_int_equal(filters_run(deny_wx, 12, &data, 0), SECCOMP_RET_ALLOW);
 	data.args[2] |= PROT_WRITE;
-	assert_int_equal(seccomp_run(deny_wx, 12, &data, 0), SECCOMP_RET_KILL_PROCESS);
+	assert_int_equal(filters_run(deny_wx, 12, &data, 0), SECCOMP_RET_KILL_PROCESS);
 	data.nr = SYS_read;
-	assert_int_equal(seccomp_run(deny_wx, 12, &data, 0), SECCOMP_RET_ALLOW);
+	assert_int_equal(filters_run(deny_wx, 12, &data, 0), SECCOMP_RET_ALLOW);
 	/* What is not known is not guessed: the flags, then something that no caller asks for. */
 	data.nr = SYS_mmap;
 	data.args[2] = PROT_READ;
-	assert_int_equal(seccomp_run(deny_wx, 12, &data, 1u << 8), SECCOMP_RET_KILL_PROCESS);
-	assert_int_equal(seccomp_run(deny_wx, 12, &data, 1u << 10), SECCOMP_RET_ALLOW);
-	assert_int_equal(seccomp_run(nonsense, 1, &data, 0), SECCOMP_RET_KILL_PROCESS);
-	assert_int_equal(seccomp_run(far, 2, &data, 0), SECCOMP_RET_KILL_PROCESS);
-	assert_int_equal(seccomp_run(by_zero, 2, &data, 0), SECCOMP_RET_KILL_PROCESS);
-	assert_int_equal(seccomp_run(endless, 1, &data, 0), SECCOMP_RET_KILL_PROCESS);
+	assert_int_equal(filters_run(deny_wx, 12, &data, 1u << 8), SECCOMP_RET_KILL_PROCESS);
+	assert_int_equal(filters_run(deny_wx, 12, &data, 1u << 10), SECCOMP_RET_ALLOW);
+	assert_int_equal(filters_run(nonsense, 1, &data, 0), SECCOMP_RET_KILL_PROCESS);
+	assert_int_equal(filters_run(far, 2, &data, 0), SECCOMP_RET_KILL_PROCESS);
+	assert_int_equal(filters_run(by_zero, 2, &data, 0), SECCOMP_RET_KILL_PROCESS);
+	assert_int_equal(filters_run(endless, 1, &data, 0), SECCOMP_RET_KILL_PROCESS);
 }
 
 /* A child that would be killed for what the remote call asks is not asked. */
