@@ -21,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -126,8 +127,9 @@ static char *default_path(const struct record_job *job)
 {
 	for (unsigned n = 1;; n++) {
 		char *path = path_number(job, n);
+		struct stat st;
 
-		if (!path || faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+		if (!path || lstat(path, &st) < 0)
 			return path;
 		free(path);
 	}

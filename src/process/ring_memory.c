@@ -332,7 +332,9 @@ int ring_memory_make(struct injector *in, struct code_cave *cave,
 				.err = err ? err : &none};
 	int rc = share(in, cave, &m);
 
-	if (rc == -EMFILE && !m.err->code) {
+	bool no_memfd = rc == -EPERM || rc == -ENOSYS; /* a filter's answer */
+
+	if ((rc == -EMFILE || no_memfd) && !m.err->code) {
 		m.segment = true;
 		rc = open_namespaces(&m);
 		rc = rc < 0 ? rc : share(in, cave, &m);
@@ -342,7 +344,9 @@ int ring_memory_make(struct injector *in, struct code_cave *cave,
 		if (rc < 0 && !m.err->code)
 			error_sys(m.err, rc, "it was refused System V shared memory");
 		if (rc < 0)
-			error_add(m.err, "process %d has no free file descriptor",
+			error_add(m.err,
+				  no_memfd ? "process %d is refused memfd_create"
+					   : "process %d has no free file descriptor",
 				  in->process->pid);
 	}
 	if (m.ipc_here >= 0)

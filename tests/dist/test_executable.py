@@ -82,6 +82,12 @@ def test_calls_of_an_old_kernel(empty, tree_program):
     smoke.works(empty, "/pollux", tree_program, preexec_fn=shut_in_4_18)
 
 
+def test_answers_of_an_old_engine(empty, tree_program):
+    """Where a container engine answers EPERM to each call that it does not know, also to clone3: glibc, which is in the
+    executable, would make no thread."""
+    smoke.works(empty, "/pollux", tree_program, preexec_fn=lambda: sandbox.shut_in(sandbox.old_engine()))
+
+
 def test_launches_on_an_old_kernel(pollux, tmp_path):
     """The program's system calls are those of Linux 4.18, too: nothing that pollux lets it do needs a newer one."""
     program = builder.build("tokio-1.54", "release", "suite")

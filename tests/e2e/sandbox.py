@@ -3,6 +3,7 @@
 
     sandbox.py allow|CALL[:ARG=VALUE]... -- COMMAND     runs it under one: killed for these calls
     sandbox.py error CALL[:ARG=VALUE]... -- COMMAND     the same, but they fail with EPERM
+    sandbox.py old-engine -- COMMAND                    old_engine()
 
 And `Later`: a library to be preloaded that puts all threads of a program under one when it is asked to, or lets
 each of them do that to itself.
@@ -16,7 +17,8 @@ import time
 from pathlib import Path
 
 CALLS = {"memfd_create": 319, "futex": 202, "mmap": 9, "rt_sigprocmask": 14, "shmget": 29,
-         "perf_event_open": 298}
+         "perf_event_open": 298, "process_vm_readv": 310, "process_vm_writev": 311, "kcmp": 312, "bpf": 321,
+         "userfaultfd": 323}
 LOAD, EQUAL, RETURN = 0x20, 0x15, 0x06
 ALLOW, KILL, ERROR = 0x7FFF0000, 0x80000000, 0x00050001
 PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, MODE_FILTER = 22, 38, 2
@@ -48,6 +50,7 @@ def shut_in(filter_program):
 
 # Linux 4.18 has system calls up to rseq's number.
 LAST_CALL_OF_4_18, ENOSYS, EINVAL, EIO = 334, 38, 22, 5
+ERROR_NOT_THERE = 0x00050000 | ENOSYS
 JUMP_IF_GREATER, JUMP_IF_SET = 0x25, 0x45
 # Newer ways of older calls: number, argument, how it is compared, with what, the answer of 4.18. Not here: what
 # pollux chooses by the kernel's version, which a filter can't change (memfd_create: MFD_NOEXEC_SEAL).
@@ -64,10 +67,23 @@ NEWER_THAN_4_18 = (
 
 def linux_4_18():
     """The filter that leaves of the system calls those of Linux 4.18, and their flags."""
-    out = [(LOAD, 0, 0, 0), (JUMP_IF_GREATER, 0, 1, LAST_CALL_OF_4_18), (RETURN, 0, 0, 0x00050000 | ENOSYS)]
+    out = [(LOAD, 0, 0, 0), (JUMP_IF_GREATER, 0, 1, LAST_CALL_OF_4_18), (RETURN, 0, 0, ERROR_NOT_THERE)]
     for number, argument, how, value, error in NEWER_THAN_4_18:
         out += [(LOAD, 0, 0, 0), (EQUAL, 0, 3, number), (LOAD, 0, 0, 16 + 8 * argument), (how, 0, 1, value),
                 (RETURN, 0, 0, 0x00050000 | error)]
+    return [*out, (RETURN, 0, 0, ALLOW)]
+
+
+CLONE3 = 435
+
+
+def old_engine(clone3=ERROR):
+    """The filter of a container engine that is older than the calls: it answers EPERM to what it does not know, and to
+    what it gave to programs with more rights. For the programs of a new libc: `clone3` is the answer to that call."""
+    out = [(LOAD, 0, 0, 0), (EQUAL, 0, 1, CLONE3), (RETURN, 0, 0, clone3), (JUMP_IF_GREATER, 0, 1, LAST_CALL_OF_4_18),
+           (RETURN, 0, 0, ERROR)]
+    for call in ("process_vm_readv", "process_vm_writev", "kcmp", "bpf", "userfaultfd", "perf_event_open"):
+        out += [(EQUAL, 0, 1, CALLS[call]), (RETURN, 0, 0, ERROR)]
     return [*out, (RETURN, 0, 0, ALLOW)]
 
 
@@ -210,6 +226,9 @@ def main():
     words, command = sys.argv[1:], []
     at = words.index("--")
     words, command = words[:at], words[at + 1:]
+    if words == ["old-engine"]:
+        shut_in(old_engine(clone3=ERROR_NOT_THERE))
+        os.execvp(command[0], command)
     rules = []
     for word in words:
         call, *arguments = word.split(":")

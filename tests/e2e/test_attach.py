@@ -87,6 +87,35 @@ def test_filters_of_our_own(pollux, suite, trace):
         assert "forbids memfd_create" in result.stderr, result.stderr
 
 
+def test_an_old_engine(pollux, suite, trace, tmp_path):
+    """Under a filter that answers EPERM to each call that it does not know pollux does without them, whoever is under it."""
+    shut_in = (sys.executable, sandbox.__file__, "old-engine", "--")
+    result = driver.run(*shut_in, pollux, "record", "-o", trace, "--", suite(), "multi_thread")
+    assert result.returncode == 0, result.stderr
+    assert not differences(driver.split_output(result.stdout)[1], driver.report(pollux, trace), names=False)
+    with driver.Target(suite(), "multi_thread", prefix=shut_in) as one, driver.Target(suite(), "multi_thread") as other:
+        assert record(pollux, one.pid, trace).returncode == 0
+        for look in ((), shut_in):
+            result = driver.run(*look, pollux, "tree", one.pid)
+            assert result.returncode == 0 and "worker" in result.stdout, result.stderr
+        # Both at once, and each recording has a name of its own.
+        for _ in range(2):
+            result = driver.run(*shut_in, pollux, "record", "--force", "-p", one.pid, "-p", other.pid, "-d", "0.3",
+                                cwd=tmp_path)
+            assert result.returncode == 0, result.stderr
+        assert len(list(tmp_path.glob("pollux-*.plx"))) == 2
+        finish(one)
+        finish(other)
+
+
+def test_no_memfd(pollux, suite, trace):
+    """Where a filter fails memfd_create the event buffers are a System V segment."""
+    prefix = sandbox.under(("memfd_create", {}), error=True)
+    result = driver.run(*prefix, pollux, "record", "-o", trace, "--", suite(), "multi_thread")
+    assert result.returncode == 0, result.stderr
+    assert not differences(driver.split_output(result.stdout)[1], driver.report(pollux, trace), names=False)
+
+
 @pytest.mark.parametrize("mode", ["launched", "attached"])
 def test_filter_comes_later(pollux, suite, tmp_path, mode):
     """A program that shuts itself in while it is recorded is not killed for what the agent does."""
