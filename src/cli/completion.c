@@ -322,11 +322,11 @@ static const struct cli_option options[] = {{.name = NULL}};
 
 static const char *const examples[] = {
 	"pollux completion bash > ~/.local/share/bash-completion/completions/pollux",
-	"where bash looks",
+	"where bash looks for it",
 	"pollux completion zsh > ~/.zfunc/_pollux",
 	"in a folder of $fpath",
 	"pollux completion fish > ~/.config/fish/completions/pollux.fish",
-	"where fish looks",
+	"where fish looks for it",
 	NULL,
 };
 
@@ -347,10 +347,9 @@ static int run(const struct cli_args *args, struct error *err)
 const struct cli_verb verb_completion = {
 	.name = "completion",
 	.synopsis = "completion bash|zsh|fish",
-	.summary = "print what a shell needs to complete pollux's commands",
-	.text = "Prints the completion of verbs, options, values, processes and traces for a "
-		"shell. "
-		"Packages install it; this is for an executable that was copied.",
+	.summary = "print the completion script for a shell",
+	.text = "Prints a script by which a shell completes verbs, options, values, processes and "
+		"traces. Packages install it; use this command if you copied the executable.",
 	.examples = examples,
 	.operands = CLI_SHELLS,
 	.options = options,

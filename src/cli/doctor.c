@@ -501,14 +501,14 @@ static void print_json(struct buf *out, const struct diagnosis *d)
 
 static const struct cli_option options[] = {
 	{'k', "kinds", NULL, "list every task kind and its spawn sites", false},
-	{0, "json", NULL, "as JSON", false},
+	{0, "json", NULL, "print JSON (docs/doctor-json.md)", false},
 	OUTPUT_OPTIONS,
 	{0},
 };
 
 static const char *const examples[] = {
 	"pollux doctor 4242",
-	"can process 4242 be recorded, and what would be visible",
+	"whether process 4242 can be recorded, and what would be visible",
 	"pollux doctor --kinds target/release/app",
 	"the task kinds of a program",
 	NULL,

@@ -375,11 +375,11 @@ static const struct cli_option options[] = {
 	 "parca"},
 	{'o', "output", "FILE", "write to FILE (- is standard output)", false},
 	FILTER_OPTIONS,
-	{0, "table", "TABLE", "of csv, jsonl and parquet: write this one only", false, false,
+	{0, "table", "TABLE", "with csv, jsonl and parquet: write this table only", false, false,
 	 "polls waits wakes tasks blocking parks futures samples off_cpu syscalls threads losses "
 	 "trace"},
 	{0, "weight", "WHAT",
-	 "of folded: idle, that is waiting and scheduled; or one of waiting, scheduled, polling, "
+	 "with folded: idle, that is waiting and scheduled; or one of waiting, scheduled, polling, "
 	 "blocked, cpu",
 	 false, false, "idle waiting scheduled polling blocked cpu"},
 	{0, "lanes", "HOW", "task: a lane per task; packed: tasks share lanes; auto", false, false,
@@ -401,33 +401,30 @@ static const char *const examples[] = {
 	"pollux export trace.plx --for perfetto",
 	"for ui.perfetto.dev, in its own format",
 	"pollux export -f parquet -o traces/ monday.plx tuesday.plx",
-	"both as tables that DuckDB reads as one",
+	"two traces as tables that DuckDB reads as one",
 	NULL,
 };
 
 const struct cli_verb verb_export = {
 	.name = "export",
 	.synopsis = "export [OPTIONS] [FILE.plx]...",
-	.summary = "write a trace in the format of another viewer",
+	.summary = "write a trace in the format of another tool",
 	.text = "Writes the trace FILE.plx (default: the newest here) in a format that other tools "
 		"read. Timelines: chrome has a lane per thread and a lane per task, grouped by "
-		"family, "
-		"with arrows from wakes to polls; above 200 tasks those of a family whose lives do "
-		"not overlap share a lane. Polls are named by the handler of the request, waits by "
-		"their await point. perfetto and firefox have the same, with samples of the CPU; "
-		"speedscope has a profile per worker and per task chosen by --task.\n\n"
+		"family, with arrows from wakes to polls; above 200 tasks those of a family whose "
+		"lives do not overlap share a lane. Polls are named by the handler of the request, "
+		"waits by their await point. perfetto and firefox have the same, with samples of "
+		"the CPU; speedscope has a profile per worker and per task chosen by --task.\n\n"
 		"Where time went, by stacks: folded, flame (a page of flame graphs) and pprof, "
-		"with the "
-		"waits of all tasks by await chain. Tables of polls, waits, wakes, tasks and "
-		"others: "
-		"csv, jsonl, sqlite and parquet; into a folder (-o traces/) csv, jsonl and parquet "
-		"write all tables, of several traces. otlp has tasks as spans of OpenTelemetry.\n\n"
-		"Viewers bear a limited number of lanes and slices. The busiest tasks and the "
-		"earliest times are kept; the file and the command's last lines say what was cut. "
-		"Without -o the output goes to standard output, or, if that is a terminal, to a "
-		"file named "
-		"after the input. -o replaces an older export in the same format, and no other "
-		"file.",
+		"with the waits of all tasks by await chain. Tables of polls, waits, wakes, tasks "
+		"and others: csv, jsonl, sqlite and parquet; into a folder (-o traces/) csv, jsonl "
+		"and parquet write all tables, of several traces. otlp writes tasks and requests "
+		"as spans of OpenTelemetry.\n\n"
+		"Viewers can show a limited number of lanes and slices. export keeps the busiest "
+		"tasks and the earliest times; the file and the command's last lines say what it "
+		"cut. Without -o the output goes to standard output, or, if that is a terminal, to "
+		"a file named after the input. -o replaces an older export in the same format, and "
+		"no other file.",
 	.examples = examples,
 	.operands = CLI_TRACES,
 	.options = options,

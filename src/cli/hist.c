@@ -202,7 +202,7 @@ static const char *const examples[] = {
 	"pollux hist 4242 -d 10",
 	"what polls of a running program wait for, in ten seconds",
 	"pollux hist trace.plx",
-	"the same of a recording",
+	"the same, from a trace",
 	NULL,
 };
 
@@ -210,16 +210,16 @@ const struct cli_verb verb_hist = {
 	.name = "hist",
 	.synopsis = "hist [OPTIONS] PID|NAME | [FILE.plx] | -- CMD [ARGS...]",
 	.summary = "show histograms of polls, delays, sleeps and calls",
-	.text = "Counts, in steps of powers of two: how long woken tasks wait for a worker, how "
-		"long tasks sleep, how long polls last (without block_in_place), blocking "
-		"closures, waits for locks and other system calls during polls; which stacks wait "
-		"for locks; and for each place that spawns, the polls, lives and active times of "
-		"its tasks.\n\n"
-		"Reads the trace FILE.plx (default: the newest here). A running program (by its "
-		"number or name) or one that is started (after --) is recorded until Ctrl-C, -d or "
-		"its end, and nothing is written to disk. Where the kernel lets us (root, or "
-		"CAP_BPF and CAP_PERFMON) its system calls and its time off the CPU are recorded "
-		"too; otherwise calls that block stand in.",
+	.text = "Prints histograms, in steps of powers of two, of how long woken tasks wait for a "
+		"worker, how long tasks sleep, and how long polls (without block_in_place), "
+		"blocking closures, waits for locks and other system calls during polls take. It "
+		"also prints which stacks wait for locks, and for each spawn site the polls, lives "
+		"and active times of its tasks.\n\n"
+		"Reads the trace FILE.plx (default: the newest here), or records a running program "
+		"(by PID or name), or one that pollux starts (after --), until Ctrl-C, -d or its "
+		"end, and writes nothing to disk. With root, or CAP_BPF and CAP_PERFMON, it also "
+		"records system calls and time off the CPU; without, the blocking calls that the "
+		"agent sees take their place.",
 	.examples = examples,
 	.operands = CLI_PROCESSES | CLI_TRACES,
 	.options = options,

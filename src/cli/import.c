@@ -129,7 +129,8 @@ static int run(const struct cli_args *args, struct error *err)
 		inputs[i] = cli_operand(args, i);
 	if (!wanted && strcmp(derived, inputs[0]) == 0) {
 		error_set(err, -EEXIST,
-			  "the trace would replace %s, which is read: name it with -o", derived);
+			  "the trace would replace its input %s: give another name with -o",
+			  derived);
 		return 1;
 	}
 	if (!wanted && access(derived, F_OK) == 0) {
@@ -163,10 +164,10 @@ const struct cli_verb verb_import = {
 	.text = "Converts recordings of other tools into a trace, which report and export read "
 		"like any other. docs/import.md says what pollux reads of each format and what it "
 		"means.\n\n"
-		"Several files go into one trace, one after the other: parts of one recording, in "
-		"their order, or recordings of different processes by the same clock. What can't "
-		"be understood is stepped over, counted, and reported at the end. -o replaces an "
-		"older trace, and no other file.",
+		"Several files become one trace: parts of one recording, in their order, or "
+		"recordings of different processes by the same clock. pollux skips what it does "
+		"not understand, and reports at the end how much that was. -o replaces an older "
+		"trace, and no other file.",
 	.examples = examples,
 	.operands = CLI_FILES,
 	.options = options,

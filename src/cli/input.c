@@ -72,7 +72,7 @@ int input_trace(const struct cli_args *args, char **ret_path)
 	if (cli_n_operands(args) > 1 || !path || (given && input_is_pid(given))) {
 		free(path);
 		if (cli_n_operands(args) > 1)
-			return cli_usage(args, "only one trace can be read: what is '%s' for?",
+			return cli_usage(args, "only one trace can be read: leave out '%s'",
 					 cli_operand(args, 1));
 		if (given)
 			return cli_usage(args,

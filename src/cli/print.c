@@ -286,14 +286,14 @@ const struct cli_verb verb_print = {
 	.text = "Prints the events of FILE.plx (- is standard input; default: the newest trace "
 		"here) in the order of time. Without --format a line is `thread[TID] "
 		"NAME(task=ID)`, with the names of tokio-dtrace's probes where it has one.\n\n"
-		"In a format, {FIELD} is replaced by a field, {FIELD:8} for one 8 columns wide, "
-		"{FIELD:-8} for one aligned to the left, {{ for a brace, \\t and \\n for what they "
-		"are in C. The fields: {time} seconds since the first event, {clock} ns of "
-		"CLOCK_MONOTONIC, {pid}, {tid}, {thread} its name, {event} pollux's name, {probe} "
-		"tokio-dtrace's, {task} id or address, {kind} its type, {role}, {outcome}, {place} "
-		"the await point, {call}, {ns} how long a call took, {site} where a spawn stands, "
-		"{stack} of a sample.\n\n"
-		"`pollux record --print` prints them as they come.",
+		"In a format, pollux replaces {FIELD} by the value of a field, {FIELD:8} by the "
+		"same 8 columns wide, {FIELD:-8} by the same aligned to the left, {{ by a brace, "
+		"\\t and \\n as in C. The fields: {time} seconds since the first event, {clock} ns "
+		"of CLOCK_MONOTONIC, {pid}, {tid}, {thread} its name, {event} pollux's name, "
+		"{probe} tokio-dtrace's, {task} id or address, {kind} its type, {role}, {outcome}, "
+		"{place} the await point, {call}, {ns} how long a call took, {site} the spawn site "
+		"of a spawn, {stack} of a sample.\n\n"
+		"`pollux record --print` prints events as they come.",
 	.examples = examples,
 	.operands = CLI_TRACES,
 	.options = options,

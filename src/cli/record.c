@@ -50,7 +50,7 @@ static const struct cli_option options[] = {
 	{0, "no-snapshot", NULL, "do not read all tasks at the start and the end", false},
 	{0, "places", "DEPTH", "await points: deep (default, also inside boxes), near, off", false,
 	 false, "deep near off"},
-	{0, "own", "CRATE", "the program's own code is CRATE's (docs/places.md)", true},
+	{0, "own", "CRATE", "count this crate's code as the program's own (docs/places.md)", true},
 	{0},
 };
 
@@ -535,32 +535,25 @@ const struct cli_verb verb_record = {
 	.text = "Records spawns, polls, wakes and ends of all tasks, parked and blocked threads, "
 		"of an unmodified program with Tokio, async-std or smol: a running one (by PID or "
 		"name), or one that pollux starts (after --). No rebuild, no root: pollux can "
-		"record any process that you may debug.\n"
-		"\n"
+		"record any process that you may debug.\n\n"
 		"The recording ends at Ctrl-C, after -d, or with the program. Then pollux restores "
 		"everything that it changed in the program. Of a program that pollux started, the "
 		"exit status is the program's own (128 + signal if it was killed); if the "
-		"recording ends first, the program continues, and pollux waits for it.\n"
-		"\n"
-		"Where a program has debug information, each wait is recorded with its await point "
-		"(function, file, line). Debug information that takes longer than 0.3 s to read is "
-		"read during the recording: the coverage then says from when on await points are "
-		"known. They go on into boxed futures (docs/places.md).\n"
-		"\n"
+		"recording ends first, the program continues, and pollux waits for it.\n\n"
+		"If the program has debug information, each wait is recorded with its await point "
+		"(function, file, line), also inside boxed futures (docs/places.md). If pollux "
+		"needs more than 0.3 s to read the debug information, it goes on reading during "
+		"the recording: the coverage then says from when on await points are known.\n\n"
 		"--futures also records the polls of the futures inside a task: which async "
 		"function polled which, how long, at which await point it stopped. Each such poll "
-		"costs two events; the coverage lists what could not be hooked.\n"
-		"\n"
+		"costs two events; the coverage lists what could not be hooked.\n\n"
 		"--backend kernel records with uprobes: on the USDT probes of the program, if "
 		"pollux knows them (pollux probes), else on the functions of its runtime. It needs "
-		"root and costs more.\n"
-		"\n"
+		"root and costs more.\n\n"
 		"--print prints events as they arrive, about half a second late, in the format of "
-		"tokio-dtrace's script or, with --format, in your own (see pollux print).\n"
-		"\n"
+		"tokio-dtrace's script or in that of --format (see pollux print).\n\n"
 		"-o replaces an older trace, and no other file. Without -o no file is replaced: "
-		"the name of a second recording of a process ends in -2, of the next one in -3.\n"
-		"\n"
+		"the name of a second recording of a process ends in -2, of the next one in -3.\n\n"
 		"Threads write into ring buffers in shared memory, which pollux drains "
 		"continuously. If pollux cannot keep up, events are dropped and counted; a larger "
 		"--ring-size helps.",

@@ -189,14 +189,13 @@ static const struct cli_option options[] = {
 	 "sort families by poll time (default), max, delay, wait, tasks, wakes or name", false,
 	 false, "poll max delay wait tasks wakes name"},
 	{0, "by", "WHAT",
-	 "split families of connections by the handlers that they serve: handler, task (not) or "
-	 "both "
-	 "(default: a family, and below it its handlers)",
+	 "rows for tasks that serve connections: handler (a row per handler), task (a row per "
+	 "family), or both (default)",
 	 false, false, "handler task both"},
 	FILTER_OPTIONS,
 	{'n', "top", "N", "show up to N families (default 20; 0: all)", false},
 	{0, "longest", "N", "show the N longest polls (default 10)", false},
-	{0, "all-findings", NULL, "show all findings, and what became of each rule", false},
+	{0, "all-findings", NULL, "show all findings, and the verdict of each rule", false},
 	{0, "own", "CRATE",
 	 "the await points that count as the program's own are those in CRATE's functions", true},
 	{0, "machines", NULL,
@@ -209,13 +208,13 @@ static const struct cli_option options[] = {
 
 static const char *const examples[] = {
 	"pollux report trace.plx",
-	"troubles, families, threads, the longest polls",
+	"findings, families, threads, the longest polls",
 	"pollux report trace.plx --from 2s --to 3s --sort delay",
-	"one second of it, sorted by the time that families waited for a worker",
+	"one second of it, the families with the longest scheduling delays first",
 	"pollux report trace.plx --html trace.html",
 	"one file to look at and to send: opens in any browser, also offline",
 	"pollux report trace.plx --json | jq '.families[] | {name, polls, poll_ns}'",
-	"for a program",
+	"for scripts",
 	NULL,
 };
 
@@ -231,9 +230,9 @@ const struct cli_verb verb_report = {
 		"A family is all tasks of one kind. \"delay\" is the time from the wake to the "
 		"poll, \"waiting\" the time from the end of a poll to the next wake, \"self\" the "
 		"wakes by the task itself. A busy thread was in a poll, a parked one had nothing "
-		"to do; \"blocked\" is the part of busy spent in blocking calls. The longest polls "
-		"do not include spawn_blocking closures. Polls of block_on's root future are "
-		"inferred from the events of its thread.",
+		"to do; \"blocked\" is the part of the busy time spent in blocking calls. The "
+		"longest polls do not include spawn_blocking closures. Polls of block_on's root "
+		"future are inferred from the events of its thread.",
 	.examples = examples,
 	.operands = CLI_TRACES,
 	.options = options,

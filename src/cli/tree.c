@@ -33,12 +33,13 @@ static const struct cli_option options[] = {
 	{0, "task", "ID", "only this task, by id or address of its header", true},
 	{0, "state", "STATE", "only tasks in this state", true, false,
 	 "idle scheduled running done"},
-	{0, "waits-for", "TEXT", "only tasks that wait for what has TEXT in its name", true},
+	{0, "waits-for", "TEXT", "only tasks that wait for something whose name contains TEXT",
+	 true},
 	{0, "longer-than", "TIME", "only tasks that have been in their state for longer (2s, 50ms)",
 	 false},
 	{0, "with", "FUNCTION", "only tasks with a function of that name in their tree or stack",
 	 true},
-	{0, "without", "FUNCTION", "only tasks without one", true},
+	{0, "without", "FUNCTION", "only tasks without a function of that name", true},
 	{0, "sort", "KEY", "size: the largest tasks first, with their sizes", false, false, "size"},
 	{0, "depth", "N", "follow awaits up to N levels", false},
 	{0, "all", NULL, "also finished tasks that only a join handle keeps", false},
@@ -61,11 +62,11 @@ static const char *const examples[] = {
 	"pollux tree 4242 --family conn",
 	"only the connections",
 	"pollux tree 4242 --waits-for mutex --longer-than 2s",
-	"who has waited for a lock for two seconds: two looks, this time apart",
+	"which tasks wait for a lock for two seconds: pollux reads them twice",
 	"pollux tree core.4242 --exe ./server",
 	"the same from a core file",
 	"pollux tree pollux-server-4242.plx --at start",
-	"the same of when a recording began",
+	"the same, at the begin of a recording",
 	NULL,
 };
 
@@ -537,15 +538,13 @@ const struct cli_verb verb_tree = {
 	.name = "tree",
 	.synopsis = "tree [OPTIONS] PID|NAME | CORE | TRACE",
 	.summary = "show where every task waits now",
-	.text = "Reads the memory of a running program and prints the await tree of each of its "
-		"tasks: from\n"
-		"the root future down to the sleep, lock, channel, socket or task that it waits "
-		"for, with the\n"
-		"file and line of every .await. Nothing runs in the program; its threads are "
-		"paused only while the memory of the tasks is copied. The tree also shows the "
-		"futures of block_on, the threads of running tasks, and the run queues of "
-		"scheduled ones. Trees need debug information (debug = true; line tables are not "
-		"enough); names and states do not.",
+	.text = "Prints the await tree of each task of a running program, a core file or a trace: "
+		"from the root future down to the sleep, lock, channel, socket or task that it "
+		"waits for, with the file and line of every .await. pollux reads the memory of the "
+		"program, executes nothing in it, and pauses its threads only while it copies the "
+		"memory of the tasks. The tree also shows the futures of block_on, the threads of "
+		"running tasks, and the run queues of scheduled ones. Trees need debug information "
+		"(debug = true; line tables are not enough); names and states do not.",
 	.examples = examples,
 	.operands = CLI_PROCESSES | CLI_FILES,
 	.options = options,

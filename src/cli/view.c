@@ -77,7 +77,7 @@ static int run(const struct cli_args *args, struct error *err)
 static const struct cli_option options[] = {
 	{0, "port", "N", "listen on port N (default: one that is free)", false},
 	{0, "no-open", NULL, "print the address, and open no browser", false},
-	{0, "follow", NULL, "the trace is still recorded: show what is added to it", false},
+	{0, "follow", NULL, "the trace is still being recorded: show what is added to it", false},
 	{0, "in", "VIEWER", "open the trace in perfetto, firefox or speedscope instead", false,
 	 false, "perfetto firefox speedscope"},
 	{0},
@@ -98,9 +98,8 @@ const struct cli_verb verb_view = {
 	.synopsis = "view [OPTIONS] [FILE.plx]",
 	.summary = "show a trace in the browser",
 	.text = "Serves a page that shows the trace FILE.plx (default: the newest here), prints "
-		"its "
-		"address, opens it in the browser, and ends with Ctrl-C.\n\n"
-		"Only this machine can open the address, and only who knows it: it has a random "
+		"its address, opens it in the browser, and ends with Ctrl-C.\n\n"
+		"Only programs on this machine that know the address can open it: it has a random "
 		"part. The page loads nothing from the network.",
 	.examples = examples,
 	.operands = CLI_TRACES,

@@ -292,7 +292,7 @@ static int parse(const struct cli_args *args, struct why_job *job)
 	if (job->path &&
 	    (!strcmp(job->path, "-") ||
 	     (stat(job->path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))))
-		return cli_usage(args, "-o names a file, which why reads again, not '%s'",
+		return cli_usage(args, "-o needs a file that why can read again, not '%s'",
 				 job->path);
 	c->places = &future_places;
 	c->moments = future_moment;
@@ -325,7 +325,7 @@ static int check_causes(const struct cli_args *args)
 	if (unit && causes_parse_unit(unit, &parsed) < 0)
 		return cli_usage(args, "--unit is task or round, not '%s'", unit);
 	if (slowest && causes_parse_slowest(slowest, &part) < 0)
-		return cli_usage(args, "--slowest is a percentage, as 1%%, not '%s'", slowest);
+		return cli_usage(args, "--slowest is a percentage, such as 1%%, not '%s'", slowest);
 	return 0;
 }
 
@@ -344,7 +344,7 @@ static int run(const struct cli_args *args, struct error *err)
 			return cli_usage(args, "--%s goes with a process, not with a trace",
 					 option);
 		if (cli_n_operands(args) > 1)
-			return cli_usage(args, "only one trace can be read: what is '%s' for?",
+			return cli_usage(args, "only one trace can be read: leave out '%s'",
 					 cli_operand(args, 1));
 		return of_file(args, word, err);
 	}
@@ -367,7 +367,7 @@ static const struct cli_option options[] = {
 	{'o', "output", "FILE", "keep the recording as FILE", false},
 	RECORDING_HOW_OPTIONS,
 	{0, "family", "TEXT", "causes: only families whose name contains TEXT", true},
-	{0, "task", "N", "causes: only of the task of this number", true},
+	{0, "task", "N", "causes: only of the task with this number", true},
 	{0, "slowest", "PERCENT", "causes: what the slowest PERCENT of the units did (default 1%)",
 	 false},
 	{0, "unit", "UNIT", "causes: of whole tasks (task), or of rounds (round)", false, false,
@@ -383,27 +383,26 @@ static const char *const examples[] = {
 	"pollux why 4242",
 	"why a running program is slow, or hangs",
 	"pollux why server -d 20 -o server.plx",
-	"look for longer, and keep the recording",
+	"record for longer, and keep the recording",
 	"pollux why trace.plx --family serve --slowest 0.1%",
-	"the same of a recording: where the time of these tasks went, and of the slowest",
+	"from a trace: where the time of these tasks went, and of the slowest",
 	NULL,
 };
 
 const struct cli_verb verb_why = {
 	.name = "why",
 	.synopsis = "why [OPTIONS] PID|NAME... | --exe BINARY | FILE.plx",
-	.summary = "name the cause: record briefly, print what is wrong",
+	.summary = "say what is wrong: record briefly, print findings and where time went",
 	.text = "Records a running program for -d seconds, with the stacks of long polls and, "
 		"where the system allows it, CPU samples, and prints what is wrong with it: the "
-		"findings that lead a report (docs/findings.md), each with its place and what to "
-		"do. Of a trace FILE.plx it prints the same.\n\n"
-		"Below it prints where the time of the program's work went (docs/causes.md): of "
-		"each "
-		"family of tasks that takes time, what its tasks did, or the rounds of those that "
-		"live "
-		"on, and what those tasks did, for which they waited.\n\n"
-		"A program that hangs is recorded for one second only: its memory shows where. "
-		"Other programs are recorded for one second, and then for the time of -d.\n\n"
+		"findings with which a report begins (docs/findings.md), each with its place and "
+		"what to do. Of a trace FILE.plx it prints the same.\n\n"
+		"Below the findings it prints where the time of the program's work went "
+		"(docs/causes.md): for each family that takes time, what its tasks (or their "
+		"rounds, such as requests) did and waited for, and what the tasks for which they "
+		"waited did meanwhile.\n\n"
+		"pollux records one second first. If the program hangs, its memory shows where, "
+		"and that is the answer; otherwise pollux records again, for the time of -d.\n\n"
 		"The recording is removed unless -o keeps it.",
 	.examples = examples,
 	.operands = CLI_PROCESSES | CLI_TRACES,

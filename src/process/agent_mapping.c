@@ -513,23 +513,22 @@ static int leaves_enough(const struct process *p, const struct means *m, size_t 
 	uint64_t max = max_mappings();
 
 	if (n_mappings + MAPPINGS_LEFT > max)
-		return error_set(
-			err, -ENOMEM,
-			"process %d has %zu memory mappings of at most %llu, and what is left "
-			"pollux leaves to it: raise vm.max_map_count",
-			p->pid, n_mappings, (unsigned long long)max);
+		return error_set(err, -ENOMEM,
+				 "process %d has %zu of at most %llu memory mappings, and pollux "
+				 "leaves the rest to the program: raise vm.max_map_count",
+				 p->pid, n_mappings, (unsigned long long)max);
 	if (m->max_data != UINT64_MAX && m->data + DATA_LEFT > m->max_data)
 		return error_set(
 			err, -ENOMEM,
-			"process %d may have %llu bytes of data more (ulimit -d), and pollux "
-			"leaves it 64 MiB: raise that limit",
+			"process %d can get only %llu more bytes of data (ulimit -d), and pollux "
+			"leaves the last 64 MiB to the program: raise that limit",
 			p->pid,
 			(unsigned long long)(m->data < m->max_data ? m->max_data - m->data : 0));
 	if (m->memory.left < MEMORY_LEFT)
 		return error_set(
 			err, -ENOMEM,
-			"the control group of process %d may use %llu KiB of memory more, and "
-			"pollux leaves it 16 MiB: raise its %s",
+			"the control group of process %d can get only %llu more KiB of memory, and "
+			"pollux leaves the last 16 MiB to the program: raise its %s",
 			p->pid, (unsigned long long)(m->memory.left >> 10), m->memory.limit);
 	return 0;
 }

@@ -386,11 +386,10 @@ static void shut_in(struct attach *a)
 			"the program put itself under a further seccomp filter: from then on "
 			"what lies behind pointers, or far from the polled future, was left out");
 	if (a->may_call & AGENT_MAY_GETTID)
-		coverage_add(
-			&a->coverage, "new threads", 0, 1,
-			"the program put itself under a further seccomp filter, and libc's place "
-			"for thread ids was not found: threads that were new to the agent from "
-			"then on were not recorded");
+		coverage_add(&a->coverage, "new threads", 0, 1,
+			     "the program put itself under a further seccomp filter, and pollux "
+			     "did not find where libc has thread ids: threads that were new to the "
+			     "agent from then on were not recorded");
 	a->may_call = 0;
 	a->shut_in = true;
 }
@@ -439,21 +438,18 @@ static int write_state(struct attach *a, struct injector *in, struct error *err)
 			     "the kernel refused MADV_DONTDUMP: a core dump of the program has the "
 			     "event buffers in it");
 	if (!tid_offset)
-		coverage_add(
-			&a->coverage, "thread ids", 0, 1,
-			"libc's place for them was not found: a thread that takes a dead one's "
-			"place is taken for that one");
+		coverage_add(&a->coverage, "thread ids", 0, 1,
+			     "pollux did not find where libc has them: a thread that uses a dead "
+			     "one's memory counts as that one");
 	if (a->stacks & STACKS_BY_NAME && !state.stacks)
-		coverage_add(
-			&a->coverage, "stacks", 0, 1,
-			"the program runs under a seccomp filter, and that it allows to ask how "
-			"far a stack reaches is not proven");
+		coverage_add(&a->coverage, "stacks", 0, 1,
+			     "the program runs under a seccomp filter, and it is not proven that "
+			     "this allows the agent to ask the kernel how far a stack reaches");
 	if (a->futures && !may_ask)
-		coverage_add(
-			&a->coverage, "futures' memory", 0, 1,
-			"the program runs under a seccomp filter, and that it allows to ask what "
-			"can be read is not proven: what lies behind pointers, or far from what "
-			"is polled, is left out");
+		coverage_add(&a->coverage, "futures' memory", 0, 1,
+			     "the program runs under a seccomp filter, and it is not proven that "
+			     "this allows the agent to ask the kernel what can be read: futures "
+			     "behind pointers, or far from the polled one, are left out");
 	/* The state's magic makes the area one that a later attach takes over: after the table. */
 	rc = memory_write(&a->process, l->hooks, a->hooks.table,
 			  a->hooks.n * sizeof(*a->hooks.table));

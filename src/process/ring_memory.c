@@ -177,7 +177,8 @@ static void remove_left(const struct ring_memory *m)
 static int refused(const struct ring_memory *m)
 {
 	return errno == EPROTO ? error_set(m->err, -EPROTO,
-					   "process %d shares something else than asked for",
+					   "process %d shares another object than the rings that "
+					   "pollux requested",
 					   m->process->pid)
 			       : error_sys(m->err, -errno, "cannot share memory with process %d",
 					   m->process->pid);

@@ -249,13 +249,12 @@ static int unproven(const struct process *p, struct error *err)
 {
 	if (p->forced)
 		return 0;
-	return error_set(
-		err, -EPERM,
-		"process %d runs under seccomp filters that pollux can't read, and that they "
-		"allow what the agent needs isn't proven: run pollux as root outside of the "
-		"container, or %s, or take the risk with --force that the kernel kills the "
-		"program for it (SIGSYS)",
-		p->pid, advice);
+	return error_set(err, -EPERM,
+			 "process %d runs under seccomp filters that pollux can't read, and it "
+			 "isn't proven that they allow what the agent needs: run pollux as root "
+			 "outside of the container, or %s, or accept with --force the risk that "
+			 "the kernel kills the program (SIGSYS)",
+			 p->pid, advice);
 }
 
 /* The trial says nothing this time. */
@@ -279,9 +278,9 @@ int seccomp_undispatched(const struct process *p, pid_t tid, struct error *err)
 	    !config.mode)
 		return 0;
 	return error_set(err, -EPERM,
-			 "thread %d of process %d has its system calls handed to the program "
-			 "(syscall user dispatch), which the agent's would break: pollux can't "
-			 "record it",
+			 "the kernel hands the system calls of thread %d of process %d to the "
+			 "program (syscall user dispatch), which those of the agent would break: "
+			 "pollux can't record it",
 			 tid, p->pid);
 }
 

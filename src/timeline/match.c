@@ -272,6 +272,8 @@ int match_check(const struct match *m, uint64_t length_ns, struct error *err)
 		if (!any_task(m, *one))
 			return no_task(m, *one, err);
 	if (f->families && f->tasks && !m->n_wanted)
-		return error_set(err, -ENOENT, "no task of these numbers is of these families");
+		return error_set(
+			err, -ENOENT,
+			"no task with one of these numbers belongs to one of these families");
 	return 0;
 }

@@ -163,14 +163,14 @@ USES = [
     ("report {pid}", 2, "{pid} is a process and no trace: pollux record {pid} makes one"),
     ("export {pid}", 2, "{pid} is a process and no trace: pollux record {pid} makes one"),
     ("print {pid}", 2, "{pid} is a process and no trace: pollux record {pid} makes one"),
-    ("report trace.plx cut.plx", 2, "only one trace can be read: what is 'cut.plx' for?"),
+    ("report trace.plx cut.plx", 2, "only one trace can be read: leave out 'cut.plx'"),
     # ---- view ----
     ("view nosuch.plx", 1, "cannot open nosuch.plx: No such file"),
     ("view empty.plx", 1, "empty"),
     ("view text.plx", 1, "not a pollux trace"),
     ("view {here}", 2, "give a file, not "),
     ("view {pid}", 2, "{pid} is a process and no trace: pollux record {pid} makes one"),
-    ("view trace.plx cut.plx", 2, "only one trace can be read: what is 'cut.plx' for?"),
+    ("view trace.plx cut.plx", 2, "only one trace can be read: leave out 'cut.plx'"),
     # ---- why: of processes and traces ----
     ("why", 2, "why needs a process .PID or NAME. or a trace"),
     ("why {gone}", 1, "there is no process {gone}"),
@@ -178,8 +178,8 @@ USES = [
     ("why no-such-name", 2, "there is no process 'no-such-name'"),
     ("why {suite}", 2, "to start a program and record it: pollux record -- {suite}"),
     ("why {pid} -d 0", 2, "-d needs a time such as 10, 2.5s or 500ms, not '0'"),
-    ("why {pid} -o -", 2, "-o names a file, which why reads again, not '-'"),
-    ("why {pid} -o /dev/null", 2, "-o names a file, which why reads again, not '/dev/null'"),
+    ("why {pid} -o -", 2, "-o needs a file that why can read again, not '-'"),
+    ("why {pid} -o /dev/null", 2, "-o needs a file that why can read again, not '/dev/null'"),
     ("why {pid} -d .1 -o notes", 1, "cannot replace notes: it is not a pollux trace"),
     ("why {pid} -d .1 -o {here}", 1, "it is a folder"),
     ("why trace.plx", 0, r"tasks[^$]*(What|Nothing) stands out"),
@@ -187,7 +187,7 @@ USES = [
     ("why empty.plx", 1, "empty"),
     ("why text.plx", 1, "not a pollux trace"),
     ("why nosuch.plx", 1, "nosuch.plx: No such file"),
-    ("why trace.plx cut.plx", 2, "only one trace can be read: what is 'cut.plx' for?"),
+    ("why trace.plx cut.plx", 2, "only one trace can be read: leave out 'cut.plx'"),
     ("why trace.plx -p {pid}", 2, "--pid goes with a process, not with a trace"),
     # ---- outputs ----
     ("export trace.plx -o trace.plx", 1, "cannot write to trace.plx: it is the input"),
@@ -230,7 +230,7 @@ USES = [
     *((f"{verb} trace.plx --family nosuch", 1,
        r"\A(pollux: )?no family whose name contains 'nosuch': the trace has .*app::serve")
       for verb in (*FILTERING, "hist", "print", "print --json")),
-    *((f"{verb} trace.plx --family serve --task 25", 1, "no task of these numbers is of these families")
+    *((f"{verb} trace.plx --family serve --task 25", 1, "no task with one of these numbers belongs to one of these families")
       for verb in FILTERING),
     *((f"{verb} trace.plx --to 0", 2, "--to must be later than the begin of the trace") for verb in WINDOWS),
     *((f"{verb} trace.plx --thread nosuch", 1,
@@ -288,7 +288,7 @@ USES = [
     ("export trace.plx --for nosuch", 2, "no viewer 'nosuch': known are catapult, speedscope, perfetto, "),
     ("export trace.plx --max-slices 99999999999999999999", 2, "--max-slices needs a number from 1, not '9+'"),
     ("report trace.plx --top 1000001", 2, "--top needs a number up to 1000000, not '1000001'"),
-    *((f"why trace.plx --slowest {part}", 2, f"--slowest is a percentage, as 1%, not '{part}'")
+    *((f"why trace.plx --slowest {part}", 2, f"--slowest is a percentage, such as 1%, not '{part}'")
       for part in ("0%", "101%", "5", "nan%", "inf%")),
     ("why trace.plx --unit nosuch", 2, "--unit is task or round, not 'nosuch'"),
     *((f"report trace.plx {option} ''", 2, f"option {option} needs a value")
@@ -308,7 +308,7 @@ USES = [
       for depth in ("0", "-1", "x", "4294967297")),
     # ---- verbs and options ----
     *((number, 2, f"there is no process {number}\\n") for number in ("0", "99999999", "99999999999999999999")),
-    ("import trace.plx", 1, "the trace would replace trace.plx, which is read: name it with -o"),
+    ("import trace.plx", 1, "the trace would replace its input trace.plx: give another name with -o"),
     ("import trace.plx -o new.plx", 1, "trace.plx is a trace of pollux already: pollux report trace.plx"),
     ("recrod", 2, "there is no verb 'recrod'; did you mean 'record'"),
     ("attach 1", 2, "there is no verb 'attach'; use pollux record PID"),

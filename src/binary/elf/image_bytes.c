@@ -120,8 +120,8 @@ int image_read(struct elf_image *img, uint64_t offset, uint64_t len, struct imag
 
 	if (!budget_hold(len))
 		return error_set(err, -EFBIG,
-				 "with it more than %llu MiB of programs and libraries would be "
-				 "in memory: look at fewer processes at once",
+				 "with this file pollux would have more than %llu MiB of programs "
+				 "and libraries in memory: name fewer processes at once",
 				 (unsigned long long)(budget_bytes() >> 20));
 	bytes.data = zeroes(len);
 	if (!bytes.data) {

@@ -628,12 +628,12 @@ static void say_ended(struct error *why)
 	/* What was read is in the cache then. */
 	if (!*before.text)
 		error_set(why, -ESRCH,
-			  "it ended while pollux read its files: start it again, which needs less "
-			  "time now");
+			  "it ended while pollux read its files: start it again, now that pollux "
+			  "has them in its cache");
 	else if (before.code != -ESRCH)
 		error_set(why, -ESRCH,
-			  "%s; it loaded more later, and ended while pollux read that: start it "
-			  "again, which needs less time now",
+			  "%s; later it loaded more files, and ended while pollux read them: start "
+			  "it again, now that pollux has them in its cache",
 			  before.text);
 }
 

@@ -508,27 +508,27 @@ static void cover_functions(const struct site_scanner *f)
 	uint32_t n_stepped = o->n_stepped + f->n_spawns_stepped;
 
 	coverage_add(c, "task functions probed", f->n_wanted - f->n_refused, f->n_wanted,
-		     f->n_refused ? "a probe can't stand at their first instructions" : "");
+		     f->n_refused
+			     ? "the kernel allows no probe at the first instructions of the others"
+			     : "");
 	coverage_add(c, "spawn sites probed", f->n_spawns_placed, f->n_spawns,
 		     f->n_spawns_placed < f->n_spawns
-			     ? "the kernel can't step over the instruction there"
+			     ? "the kernel can't step over the instructions of the others"
 			     : "");
 	if (f->n_schedules_left)
-		coverage_add(
-			c, "schedules without a wake", 0, 0,
-			"a task that is aborted while it waits is seen when it ends, not when it "
-			"is scheduled for it");
+		coverage_add(c, "schedules without a wake", 0, 0,
+			     "if a task is aborted while it waits, its end is recorded, but not "
+			     "that it was scheduled for it");
 	if (n_stepped)
-		coverage_addf(
-			c, "cheap probes", o->n_sites - n_stepped, o->n_sites,
-			"%u probes stand at instructions that must be single-stepped, which "
-			"costs the program a microsecond more per hit, in virtual machines up to "
-			"25",
-			n_stepped);
+		coverage_addf(c, "cheap probes", o->n_sites - n_stepped, o->n_sites,
+			      "%u probes are at instructions that the kernel must single-step, "
+			      "which costs the program a microsecond more per hit, in virtual "
+			      "machines up to 25",
+			      n_stepped);
 	if (o->n_tail_leaves)
 		coverage_add(c, "ends of runs", 0, o->n_tail_leaves,
-			     "these functions may be left by a jump: the end of such a poll is "
-			     "seen at its thread's next step");
+			     "these functions may end with a jump: the end of such a poll is seen "
+			     "at its thread's next event");
 }
 
 static void cover_scan(struct kernel_object *o)
@@ -609,10 +609,11 @@ static int find_probes(struct site_scanner *f, struct error *err)
 	TRY(add_probes(f));
 	if (!o->n_sites)
 		return -ENOENT;
-	coverage_add(&o->coverage, "known probes", f->n_wanted - f->n_refused, f->n_wanted,
-		     f->n_refused ? "the others are not where a probe may stand, or share one "
-				    "function"
-				  : "");
+	coverage_add(
+		&o->coverage, "known probes", f->n_wanted - f->n_refused, f->n_wanted,
+		f->n_refused
+			? "the others are where the kernel allows no probe, or share one function"
+			: "");
 	if (probes_damaged(o->probes))
 		coverage_add(&o->coverage, "probe notes", 0, 1, probes_damaged(o->probes));
 	return coverage_result(&o->coverage);
