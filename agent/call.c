@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Places that aren't a task's: blocking calls through a GOT, spawn sites, the start of a block_on,
- * a panic's start, with its stack and its message.
+ * Hooks outside of the vtables of tasks and wakers: blocking calls through a GOT, spawn sites, the
+ * start of a block_on, a panic's start, with its stack and its message.
  */
 #include "agent/agent.h"
 #include "agent/thunks.h"
@@ -13,7 +13,7 @@
 
 #define AGENT_RED_ZONE 128u
 
-/* From sp on, this many words of at most AGENT_STACK_WORDS can be read: a stack may end sooner. */
+/* How many words of the stack can be read from sp on, up to AGENT_STACK_WORDS. */
 static uint32_t readable_words(uint64_t sp)
 {
 	uint64_t end = sp + AGENT_STACK_WORDS * 8, page = sp | (AGENT_PAGE - 1);
@@ -31,7 +31,8 @@ static bool may_be_address(uint64_t word)
 
 #define TEXT_WORDS (AGENT_TEXT_BYTES / AGENT_TEXT_WORD_BYTES)
 
-/* When it was taken; 0: it doesn't fit, with what comes after it, and is left out as a whole. */
+/* Writes the stack as a whole, or not at all if it, and the events after it, don't fit. Returns the
+ * time of its events, 0: none was written. */
 static __attribute__((noinline)) uint64_t put_stack(struct agent_notes *n, uint64_t ip,
 						    const uint64_t *sp, uint64_t bp)
 {
@@ -55,7 +56,7 @@ static bool is_epoll(uint16_t call)
 	return call >= AC_EPOLL_WAIT && call <= AC_EPOLL_PWAIT2;
 }
 
-/* Whether a task is being polled, as far as the ends of polls are seen. */
+/* Whether the thread polls a task, as far as the agent sees the ends of polls. */
 static bool is_inside(const struct agent_notes *n)
 {
 	return n->depth && !(n->polls[n->depth - 1].flags & POLL_WORKER);
@@ -67,7 +68,7 @@ static bool waits_for_lock(uint16_t call)
 	       (call >= AC_PTHREAD_MUTEX_LOCK && call <= AC_PTHREAD_COND_TIMEDWAIT);
 }
 
-/* What thunk_call keeps, in words from its frame pointer. */
+/* Where thunk_call saves arguments, in words from its frame pointer. */
 #define CALL_ARG_1 (-3)
 #define CALL_ARG_4 (-4)
 
@@ -90,7 +91,7 @@ static bool wants_stack(const struct agent_state *s, const struct agent_hook *ho
 	       (s->stacks & AGENT_STACKS_CALLS && ticks >= s->call_stack_ticks);
 }
 
-/* A call that just ended took long. Where no poll is open, it was a park. */
+/* Records a long call that just ended. If no poll is open, the reader takes it for a park. */
 static void call_long(const struct agent_hook *hook, uint64_t ticks, const uint64_t *frame,
 		      bool with_args)
 {
@@ -177,7 +178,7 @@ void agent_spawn(const struct agent_hook *hook, const uint64_t *frame)
 void agent_root_enter(const struct agent_hook *hook, const uint64_t *frame)
 {
 	struct agent_notes *n = agent_notes();
-	/* Where the stack pointer was: the word lies in the frame of the function that runs. */
+	/* The stack pointer at the hook: the word lies in the frame of the function that runs. */
 	const char *sp = (const char *)(frame + 5) + AGENT_RED_ZONE;
 	uint64_t back = 0;
 
@@ -189,13 +190,14 @@ void agent_root_enter(const struct agent_hook *hook, const uint64_t *frame)
 		agent_no_ring(1);
 }
 
-/* A panic's stack takes longer than what it replaces in the ring, so there is one in this number
- * of ticks, about a millisecond. */
+/* At most one panic in this number of ticks, about a millisecond, has its stack: a stack takes much
+ * time, and much of the ring. */
 #define RAISE_PAUSE_TICKS (1u << 21)
 /* A longer one is no message. */
 #define TEXT_LENGTH_MAX (1u << 20)
 
-/* Nothing says that it is there, nor that it stays: so the kernel reads it. */
+/* Nothing proves that there is memory at this address, nor that it remains: so the kernel reads
+ * it. */
 static bool copy(void *to, uint64_t at, uint64_t bytes)
 {
 	return agent_may(AGENT_MAY_COPY) && arch_copy(arch_gettid(), to, at, bytes);
@@ -206,7 +208,7 @@ static bool copy_words(uint64_t *to, uint64_t at, uint64_t bytes)
 	return !(at & 7) && copy(to, at, bytes);
 }
 
-/* The bytes of what may be the message in the payload of a panic, that many; 0: there are none. */
+/* Copies what may be the message in a panic's payload, and returns its length; 0: there is none. */
 static uint32_t panic_text(const uint64_t *exception, unsigned char text[static AGENT_TEXT_BYTES])
 {
 	uint64_t payload[2], vtable[PANIC_VTABLE_SIZE_WORD + 1], words[PANIC_STRING_BYTES / 8];
@@ -220,7 +222,7 @@ static uint32_t panic_text(const uint64_t *exception, unsigned char text[static 
 	if ((bytes != PANIC_STR_BYTES && bytes != PANIC_STRING_BYTES) ||
 	    !copy_words(words, payload[0], bytes))
 		return 0;
-	/* An address is larger than any capacity. */
+	/* A String's fields may be in any order; its address is larger than its capacity. */
 	at = bytes == PANIC_STRING_BYTES && words[1] > words[0] ? words[1] : words[0];
 	length = words[bytes / 8 - 1];
 	if (!length || length > TEXT_LENGTH_MAX)
@@ -242,7 +244,7 @@ static __attribute__((noinline)) void put_raise(struct agent_notes *n, const uin
 	unsigned char text[AGENT_TEXT_BYTES];
 	uint32_t length;
 
-	/* The counter may have begun again since. */
+	/* Not `now < *until`: the counter may have been reset since. */
 	if (__atomic_load_n(until, __ATOMIC_RELAXED) - now < RAISE_PAUSE_TICKS)
 		return;
 	__atomic_store_n(until, now + RAISE_PAUSE_TICKS, __ATOMIC_RELAXED);
@@ -260,7 +262,8 @@ static __attribute__((noinline)) void put_raise(struct agent_notes *n, const uin
 	agent_put_at(n, ticks, AE_RAISE, 0);
 }
 
-/* The panic's way out of the poll, if it takes one, is seen at the poll's end. */
+/* Notes that a panic starts in the open poll. Whether it leaves the poll is seen at the poll's
+ * end. */
 void agent_raise(void *exception, struct agent_hook *hook, const uint64_t *frame)
 {
 	struct agent_notes *n = agent_peek_notes();
@@ -274,7 +277,7 @@ void agent_raise(void *exception, struct agent_hook *hook, const uint64_t *frame
 	struct agent_poll *poll = &n->polls[n->depth - 1];
 	if (!(poll->flags & (POLL_RAISED | POLL_ASYNC)))
 		__atomic_fetch_add(&agent_private()->n_raised, 1, __ATOMIC_RELAXED);
-	/* others may leave word there meanwhile */
+	/* other threads may set flags meanwhile */
 	__atomic_fetch_or(&poll->flags, POLL_RAISED, __ATOMIC_RELAXED);
 	if (words[0] != PANIC_CLASS)
 		return;

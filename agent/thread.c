@@ -2,13 +2,13 @@
 /*
  * A thread's ring: found by the thread pointer, claimed once, and the slow paths of writing to it.
  *
- * A ring belongs to the thread whose tid is in its notes' claim; the generation counts the owners.
- * That word is what a thread remembers in its slot of the table, so that a ring that was given to
- * another thread in between is noticed at the next look. A new thread at a dead one's thread
- * pointer (nearly every new thread is) takes the dead one's ring over and says so with AE_THREAD.
+ * A ring belongs to the thread whose tid is in the claim of the ring's notes; the generation in
+ * the claim counts the owners. A thread remembers the claim in its slot of the table of threads,
+ * so it notices when its ring went to another thread. Nearly every new thread has the thread
+ * pointer of a dead one: it takes the dead thread's ring over, and writes AE_THREAD.
  *
- * Several threads may enter themselves at once, and the tool gives back dead threads' rings at the
- * same time: every claim is one compare-and-swap in private memory. Nothing here waits.
+ * Several threads may enter themselves at once, while the tool frees rings of dead threads: every
+ * claim is one compare-and-swap in private memory. Nothing here waits.
  */
 #include "agent/agent.h"
 
@@ -58,7 +58,8 @@ static uint64_t next_claim(uint64_t claim, uint32_t tid)
 	return (uint64_t)(generation ? generation : 1) << 32 | tid;
 }
 
-/* Turns the ring over to the thread if it is still as `claim` says. Where it is written goes on. */
+/* Gives the ring to the thread if its claim is still `claim`. The thread goes on writing where the
+ * last owner stopped. */
 static bool notes_take(struct agent_notes *n, uint64_t claim, uint32_t tid, uint64_t *ret_claim)
 {
 	uint64_t mine = next_claim(claim, tid);
@@ -86,9 +87,9 @@ static bool notes_take(struct agent_notes *n, uint64_t claim, uint32_t tid, uint
 	return true;
 }
 
-/* The next poll of this task that is open on some thread; NULL if there is none. There may be two:
- * a thread that has let the task go is not yet back in agent_tokio_poll() when the next one polls
- * it. Only for rare cases. */
+/* The next poll of this task that is open on some thread; NULL if there is none. There may be
+ * two: a thread that has released the task may not be back in agent_tokio_poll() when the next
+ * one polls it. Only for rare cases. */
 struct agent_poll *agent_find_poll(const void *header, struct agent_search *at)
 {
 	for (; at->ring < n_used() && at->ring < AGENT_MAX_RINGS; at->ring++, at->poll = 0) {
@@ -114,8 +115,8 @@ bool agent_is_shutting(const void *header)
 	return false;
 }
 
-/* Rings [0, i] are used. The reader has a copy, which is never less than what is claimed: a thread
- * that finds that the number grew while it copied it copies it again. */
+/* Notes that rings [0, i] are used. The reader has a copy of that number, which must include all
+ * claimed rings: a thread that finds that the number grew while it copied it copies it again. */
 static void note_used(uint32_t i)
 {
 	struct agent_state *s = agent_state();
@@ -146,15 +147,15 @@ static struct agent_notes *claim_any(uint32_t tid, uint64_t *ret_claim)
 	return NULL;
 }
 
-/* Whether a thread may enter itself here: the slot is free, or its thread is dead, since its ring
- * was given back or went to another. */
+/* Whether a thread may enter itself here: the slot is free, or its thread is dead, because its ring
+ * is free or has another owner. */
 static bool slot_is_free(const struct agent_thread *slot, uint64_t claim)
 {
 	return claim != SLOT_TAKEN &&
 	       (!claim || agent_claim(slot->notes) != claim || agent_is_dead(slot->notes, claim));
 }
 
-/* Where the thread is or may be entered, and the slot's claim as it was found. */
+/* The slot in which the thread is, or may enter itself, and that slot's claim. */
 static struct agent_thread *find_slot(uint64_t thread, uint64_t *ret_claim)
 {
 	struct agent_thread *threads = agent_private()->threads;
@@ -233,7 +234,7 @@ struct agent_notes *agent_find_notes(uint64_t thread)
 	return NULL;
 }
 
-/* Where the thread is entered; NULL: nowhere. */
+/* The slot in which the thread is; NULL: in none. */
 static struct agent_thread *slot_of(uint64_t thread)
 {
 	struct agent_thread *threads = agent_private()->threads;
@@ -299,7 +300,7 @@ void agent_lose(struct agent_notes *n, uint64_t n_events)
 	n->limit = 0;
 }
 
-/* A burst: the tool sleeps for longer than the ring may take. */
+/* In a burst of events the ring would be full before the tool wakes up by itself. */
 static void wake_tool(void)
 {
 	struct ring_area *area = ring_area();
@@ -316,9 +317,9 @@ static void set_far_end(struct agent_notes *n, uint64_t end)
 }
 
 /*
- * Finds the position of the head, and how far the room goes on from there in one piece, or until it is
- * time to look again whether the tool keeps up: notes.ring_pos, notes.limit. Returns all the room that
- * there is, also in other pieces.
+ * Sets notes.ring_pos, the position of the head, and notes.limit, the count up to which events can
+ * be written from there on: the end of the contiguous room, or earlier, to check whether the tool
+ * keeps up. Returns all room in the ring, contiguous or not.
  */
 static uint64_t find_room(struct agent_notes *n, uint64_t tail)
 {
@@ -328,7 +329,7 @@ static uint64_t find_room(struct agent_notes *n, uint64_t tail)
 
 	if (used > size)
 		return 0; /* a tail that can't be */
-	/* A turn in the far part is over, nothing unread lies in the near one: calm enough? */
+	/* The end of a turn through the far part. If little is unread, the near part suffices. */
 	if (wide && ((n->head - n->far_begin) & n->owner.mask) == far && used <= near / 2) {
 		set_far_end(n, n->head);
 		wide = false;
@@ -338,8 +339,8 @@ static uint64_t find_room(struct agent_notes *n, uint64_t tail)
 		uint64_t filled = over ? used : n->head - n->far_end;
 
 		if (filled >= near) {
-			/* If it isn't over, then the turns go on as if they had not ended: it is
-			 * just the far part's turn. */
+			/* If the reader is still in the far part, the turns through the whole
+			 * ring go on as if they had not ended: the far part is next. */
 			if (over) {
 				n->far_begin = n->head;
 				__atomic_store_n(&n->ring->far_begin, n->head, __ATOMIC_RELEASE);
@@ -374,9 +375,10 @@ static void write_event(struct agent_notes *n, uint64_t tail, uint64_t word0, ui
 }
 
 /*
- * Reads how far the reader has come and makes room for one event at notes.head, after what must be
- * reported first. False: there is no room, the event was counted as dropped. The caller has set
- * notes.busy. The tool's death shows here too: it renews the deadline as long as it lives.
+ * Reads the tail and makes room for one event at notes.head, after events that must come before it
+ * (AE_LOST, AE_THREAD). False: there is no room, and the event was counted as dropped. The caller
+ * has set notes.busy. If the ring is full and the tool has not renewed the deadline, the tool is
+ * dead: the agent disables itself.
  */
 bool agent_room(struct agent_notes *n, uint64_t ticks)
 {
@@ -407,7 +409,7 @@ bool agent_room(struct agent_notes *n, uint64_t ticks)
 	return true;
 }
 
-/* Whether this many events, and what must be reported before them, fit into the half of the ring
+/* Whether this many events, and those that must come before them, fit into the half of the ring
  * that optional events may fill. */
 bool agent_has_room(struct agent_notes *n, uint64_t n_events)
 {
@@ -420,9 +422,9 @@ bool agent_has_room(struct agent_notes *n, uint64_t n_events)
 
 /*
  * In the child of a fork() there are no rings, and nothing is recorded. But if a signal handler has
- * forked in the middle of an event and returns in the child, the thread writes its event to the
- * end: so there must be memory. The child would die of it, so nothing is lost if a filter kills for
- * this.
+ * forked in the middle of an event and returns in the child, the thread writes the rest of its
+ * event: so this maps memory there. The child would crash without it, so nothing is lost if a
+ * seccomp filter kills the child for this call.
  */
 void agent_child(void)
 {
@@ -439,14 +441,14 @@ void agent_child(void)
 	arch_fill_hole(ring & ~page, ((end + page) & ~page) - (ring & ~page));
 }
 
-/* Whether its library was unloaded since pollux has looked: then nothing unwinds by it. */
+/* Whether its library was unloaded since pollux found it: then no code uses this unwinder. */
 static bool is_gone(const struct agent_unwinder *u)
 {
 	return agent_may(AGENT_MAY_ASK) &&
 	       !(arch_readable(u->find_fde & ~7ull) && arch_readable(u->register_frame & ~7ull));
 }
 
-/* Whether an unwinder finds its way out of our code. */
+/* Whether an unwinder knows the agent's frames. */
 static bool knows_us(const struct agent_unwinder *u)
 {
 	typedef const void *(*find_fn)(const void *pc, void *bases);
@@ -456,11 +458,11 @@ static bool knows_us(const struct agent_unwinder *u)
 }
 
 /*
- * Registers our frames with the program's unwinders, but with those that know them from an earlier
- * recording. It takes a lock of libgcc's and allocates, so it is done where no such lock can be
- * held: at the start of a poll. Once per attach; the others go on meanwhile (their frames are
- * walkable as soon as this is done). An unwinder that doesn't know them afterwards isn't what it
- * was taken for.
+ * Registers the agent's frames with the program's unwinders, except those that know them from an
+ * earlier recording. This takes a lock of libgcc's and allocates, so the agent does it where the
+ * thread can hold no such lock: at the start of a poll. Once per attach; other threads go on
+ * meanwhile, and their frames can be unwound as soon as this is done. An unwinder that doesn't know
+ * the frames afterwards isn't libgcc's.
  */
 void agent_register(void)
 {
@@ -488,9 +490,9 @@ void agent_register(void)
 }
 
 /*
- * What a register has in the frame that a panic passes: that frame's own, whichever stack it is on.
- * The unwinder that calls the personality routine, from code at `from`, knows it: of several the
- * nearest. False: unknown.
+ * The value of a register in the frame that a panic passes, whichever stack the frame is on. The
+ * unwinder that called the personality routine, from code at `from`, knows it; of several unwinders
+ * that is the nearest one. False: unknown.
  */
 bool agent_unwound_register(void *context, uint64_t from, int number, uint64_t *ret_value)
 {

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 /* The clock is read once per this many steps. */
-#define LOOK_STEPS 256u
+#define CLOCK_STEPS 256u
 #define MAX_BYTES (8ull << 30)
 
 uint64_t budget_test_bytes;
@@ -27,10 +27,10 @@ bool budget_spend(struct budget *b, uint64_t steps)
 	b->steps -= steps;
 	if (!b->until_ns)
 		return true;
-	b->unlooked += steps;
-	if (b->unlooked < LOOK_STEPS)
+	b->unchecked += steps;
+	if (b->unchecked < CLOCK_STEPS)
 		return true;
-	b->unlooked = 0;
+	b->unchecked = 0;
 	if (clock_monotonic_ns() >= b->until_ns)
 		b->steps = 0;
 	return b->steps > 0;

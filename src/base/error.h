@@ -7,8 +7,8 @@
  */
 #pragma once
 
-/* Steps in a row, each of which needs the ones before: returns a step's error from the function.
- * What the function holds is released by cleanup.h. */
+/* One of several steps, each of which needs the ones before: returns the step's error from the
+ * function. What the function holds is released by cleanup.h. */
 #define TRY(step)                                                                                  \
 	do {                                                                                       \
 		int try_rc = (step);                                                               \
@@ -31,5 +31,5 @@ int error_set(struct error *err, int code, const char *fmt, ...)
 int error_sys(struct error *err, int code, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Puts one sentence in front of what is there. Returns err->code (-EIO if err is NULL). */
+/* Puts one sentence in front of the text. Returns err->code (-EIO if err is NULL). */
 int error_add(struct error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Which file a descriptor is open on, as the kernel says: for what is remembered of a file and
- * believed again the next time. Nothing of it is the file's own word, as a build-id is. Of a file
- * that belongs to root or to us no one else can make another that has the same: its inode is taken,
- * and the time of its last change is set by the kernel.
+ * The identity of an open file, for caches of what was read from files. All of it comes from the
+ * kernel, nothing from the file, whose author can give it any build-id. If a file belongs to root
+ * or to the user of pollux, no one else can make another file with the same identity: its inode is
+ * taken, and the kernel sets the time of its last change.
  *
- * The rule for all that is kept of files: read the identity from the descriptor that is read,
- * before; keep nothing, and use nothing that was kept, unless file_id_trusted(); look again after,
- * and keep nothing of a file that was changed meanwhile.
+ * The rule for all caches: take the identity from the descriptor that is read, before reading; use
+ * the cache, for reading and writing, only if file_id_trusted(); take the identity again
+ * afterwards, and keep nothing if the file has changed meanwhile.
  */
 #pragma once
 
@@ -27,6 +27,6 @@ bool file_id_read(int fd, struct file_id *ret);
 bool file_id_same(const struct file_id *a, const struct file_id *b);
 /* Whether it belongs to root or to the effective user. */
 bool file_id_trusted(const struct file_id *id);
-/* This number of hexadecimal numbers with dashes between them: a part of a file name. */
+/* FILE_ID_NUMBERS hexadecimal numbers with dashes between them: a part of a file name. */
 #define FILE_ID_NUMBERS 6
 void file_id_text(const struct file_id *id, char ret[static FILE_ID_TEXT]);

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The guard: a handler of SIGBUS that looks the address up among the maps of this file, and puts
- * zeros in the place of that map from there on. It takes no lock and calls mmap() only, so it may
- * come on any thread and at any point. A slot of the list is taken by its flag, and its range is
- * set before the map is used and cleared before it goes. A SIGBUS of any other address is what it
- * was before.
+ * Reading a map beyond the end of a file that was cut raises SIGBUS. A handler looks the address up
+ * among the maps that this file has made, and maps zeros from there to the map's end, so that the
+ * read goes on. It takes no lock and calls mmap() only, so it may run on any thread and at any
+ * point. A slot of the list is taken by its flag; its range is set before the map is used, and
+ * cleared before the map is removed. For any other address, SIGBUS does what it did before.
  *
- * A synchronous signal that is blocked kills, so no thread of pollux may block this one
- * (file_map_block_signals).
+ * SIGBUS kills a thread that blocks it, so no thread of pollux may (file_map_block_signals).
  */
 #include "base/file_map.h"
 
@@ -20,7 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Further files are copied. */
+/* Callers copy further files. */
 #define MAX_MAPS 1024u
 
 static struct guarded {
@@ -50,7 +49,7 @@ static void on_bus(int number, siginfo_t *info, void *context)
 		errno = saved;
 		return;
 	}
-	/* Not in a map: the access repeats. */
+	/* In none of the maps: the read is repeated, under the handler from before. */
 	sigaction(SIGBUS, &before, NULL);
 	errno = saved;
 }
@@ -63,7 +62,7 @@ static void guard(void)
 	sigaction(SIGBUS, &action, &before);
 }
 
-/* A group of the owner's name and number is his own, as most distributions make them. */
+/* A group with the owner's number has only the owner in it, as most distributions make them. */
 static bool only_user_can_write(const struct stat *st)
 {
 	const bool group = st->st_mode & S_IWGRP && st->st_gid != st->st_uid;
@@ -99,7 +98,7 @@ int file_map_open(int fd, struct file_map *ret)
 	if (!take_slot(&slot))
 		return -ENFILE;
 	pthread_once(&once, guard);
-	/* Not MAP_PRIVATE: into such a map the kernel puts the breakpoints of uprobes. */
+	/* Not MAP_PRIVATE: the kernel puts the breakpoints of uprobes into such maps. */
 	data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
 	if (data == MAP_FAILED) {
 		int rc = -errno;

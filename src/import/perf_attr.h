@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What a perf.data file says of its events, and its samples taken apart by it. The layout is that
- * of <linux/perf_event.h>. Private to this module.
+ * The attributes of the events of a perf.data file, and the fields of its samples, which depend on
+ * them. The layout is that of <linux/perf_event.h>. Private to this module.
  */
 #pragma once
 
@@ -29,8 +29,8 @@ struct perf_attrs {
 	size_t n;
 	struct map by_id; /* id to index + 1 */
 	size_t n_ids;
-	const struct machine *machine; /* whose registers they have; NULL: not known: nothing can be
-					* unwound with them */
+	const struct machine *machine; /* whose registers samples have; NULL: not known, so that no
+					* stack can be unwound */
 };
 
 struct perf_sample {
@@ -52,12 +52,12 @@ void perf_attrs_done(struct perf_attrs *a);
 struct perf_attr *perf_attrs_add(struct perf_attrs *a, const uint8_t *bytes, size_t len);
 int perf_attrs_add_id(struct perf_attrs *a, uint64_t id, const struct perf_attr *attr);
 struct perf_attr *perf_attrs_by_id(const struct perf_attrs *a, uint64_t id);
-/* Looks up what it means, once. */
+/* Looks up its event and format, once. */
 void perf_attr_prepare(struct perf_attr *a, const struct perf_formats *formats);
 
 /* The body of a sample record, after its header. False: it is broken or of no known event. */
 bool perf_sample_parse(const struct perf_attrs *a, const uint8_t *body, size_t len,
 		       struct perf_sample *ret);
-/* The fields at the end of other records: pid, tid and time, 0 where they don't. */
+/* The fields at the end of other records: pid, tid and time, 0 where the record has none. */
 void perf_trailer_parse(const struct perf_attrs *a, const uint8_t *body, size_t len,
 			struct perf_sample *ret);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Remote calls: a list of raw system calls that one thread of the target makes for us, by a stub.
- * All of it runs on a tracer (threads.h).
+ * Remote calls: a list of raw system calls that one thread of the target makes for pollux, in a
+ * stub. All functions run on a tracer thread (threads.h).
  */
 #pragma once
 
@@ -12,51 +12,54 @@
 #include "arch/stub.h"
 
 /*
- * A program that pollux holds at its start, where it comes back to after each remote call. Best
- * that is right before a system call, which the kernel reports: then the program continues
- * whenever pollux is killed. Elsewhere a breakpoint is there during a remote call.
+ * Where pollux holds a program at its start, and where the program comes back to after each remote
+ * call. It should be right before a system call, which the kernel reports: then the program
+ * continues whenever pollux is killed. Elsewhere pollux needs a breakpoint there during a remote
+ * call.
  */
 struct entry_stop {
 	pid_t tid;
 	uint64_t addr;
-	bool is_call;		  /* of a system call, not yet made, ... */
-	long call;		  /* ... and its number */
-	arch_breakpoint original; /* else: what was there */
+	bool is_call;		  /* right before a system call, ... */
+	long call;		  /* ... which has this number */
+	arch_breakpoint original; /* else: the bytes under the breakpoint */
 };
 
-/* Memory that holds a stub's code, and the mask of the thread's signals; the program can execute and
- * read it. */
+/* Memory that holds a stub's code, and the mask of the thread's signals; the program can execute
+ * and read it. */
 struct code_cave {
 	uint64_t addr;
 	size_t size;
-	bool dirty; /* a thread may still be inside, or come back: leave it alone, for ever */
+	bool dirty; /* a thread may still be inside, or come back: never use it again */
 };
 
 struct remote_calls {
 	const struct stub_call *calls;
 	size_t n_calls;
 	uint64_t done_at; /* a word of the target for the outcome; 0: use `mapped_at` */
-	/* Done when there is memory at this address, with this value: what is there else may be the
-	 * program's, which has mapped it meanwhile. */
+	/* The list is done when this address has this value. With another value the
+	 * memory may be the program's, which has mapped it meanwhile. */
 	uint64_t mapped_at, mapped_value;
-	/* Called while the thread is stopped right before each call whose bit is in `hold`, if the list
-	 * comes there: what the calls made so far is there, what later ones take away is, too. With it
-	 * all other threads are stopped until the list is done, unless that takes long: then the argument
-	 * `alone` is false. False: that call gets an address that the kernel refuses as its first argument. */
+	/* Called right before each call whose bit is in `hold`, if the list gets there,
+	 * while the thread is stopped: after the effects of earlier calls, before those
+	 * of later ones. If it is set, all other threads are stopped until the list is
+	 * done, unless that takes long: then the argument `alone` is false. If it
+	 * returns false, the first argument of that call becomes an address that the
+	 * kernel refuses. */
 	bool (*held)(void *arg, size_t call, bool alone);
 	void *arg;
 	uint64_t hold;
-	/* Calls, by bit, during which the others are not resumed, however long that takes: what those may do
-	 * meanwhile would make it another call. */
+	/* Calls, by bit, during which the other threads are not resumed, however long
+	 * that takes: what they might do meanwhile would change the meaning of the call. */
 	uint64_t alone;
 };
 
 struct injector {
 	struct process *process;
 	struct entry_stop *parked; /* NULL: the program is running */
-	pid_t last_tid;		   /* ran the last remote call: asked first for the next one */
+	pid_t last_tid;		   /* ran the last remote call: the first choice for the next */
 	uint64_t fs_base;	   /* thread pointer of that thread, when it was last stopped */
-	uint64_t avoid_start, avoid_end; /* threads whose rip is in here are not taken */
+	uint64_t avoid_start, avoid_end; /* threads whose rip is in here are not chosen */
 	uint64_t stop_ns;		 /* total time for which threads were stopped */
 	uint64_t serial;		 /* of remote calls, for done values */
 	struct seccomp_trial trial;	 /* of the remote call's calls */
@@ -67,11 +70,11 @@ struct injector {
 int inject_find_cave(const struct process *p, const struct process_maps *maps, size_t size,
 		     struct code_cave *ret_place, struct error *err);
 
-/* Whether nothing was left in memory that is for stubs only: all of it is zero. */
+/* Whether memory that only stubs use holds none: all of it is zero. */
 bool inject_is_free(const struct process *p, uint64_t addr, size_t size);
 
-/* Runs a remote call. The place has its former content afterwards, or is marked dirty. The outcome of a list that a
- * result stopped early is that result, if it is negative, else -EIO. */
+/* Runs a remote call. Afterwards the cave has its former content, or is marked dirty. If the result
+ * of a call stopped the list early, that is the outcome if it is negative, else -EIO. */
 int inject_run(struct injector *in, struct code_cave *cave, const struct remote_calls *e,
 	       struct error *err);
 

@@ -11,15 +11,15 @@
 
 struct hists;
 
-/* What was counted so far, each time that a step of the trace's time has passed, if there are
- * polls; totals of events are there at the end only. */
+/* Shows what was counted so far, once per `every_ns` of the trace's time, if there are polls. The
+ * totals of events are known at the end only. */
 struct hists_watch {
 	uint64_t every_ns;
 	void (*show)(void *ctx, const struct hists *h);
 	void *ctx;
 };
 
-/* The reader must outlive the result: names stay its. Without a watch: NULL. */
+/* The reader must outlive the result, which uses its names. `watch` may be NULL. */
 int hists_make(struct trace_reader *r, const struct replay_filter *filter,
 	       const struct hists_watch *watch,
 	       void (*progress)(void *ctx, uint64_t done, uint64_t total), void *progress_ctx,

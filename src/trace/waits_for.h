@@ -9,12 +9,12 @@
 
 enum wait_for { WF_OTHER = 0, WF_LOCK, WF_IO, WF_TIMER, WF_MESSAGE, WF_YIELD };
 
-/* `place`: 1 + the index of a struct trace_place, 0: none; `own`: as for trace_reader_own_place().
- * Whether what the program's own code awaits there, or what that awaits itself down to the innermost
- * link, has the part in its name. */
+/* Whether `part` is in the name of what the program's own code awaits at this place, or of anything
+ * awaited inside that. `place`: 1 + the index of a struct trace_place, 0: none; `own`: as for
+ * trace_reader_own_place(). */
 bool trace_place_awaits_a(const struct trace_reader *r, uint64_t place, const char *const *own,
 			  const char *part);
-/* By these names: mutex, rwlock and semaphore; sockets and files; sleeps; channels and
- * notifications; yield_now(). */
+/* By parts of those names, in the order of the enum: mutexes, rwlocks and semaphores; sockets and
+ * files; sleeps; channels and notifications; yield_now(). */
 enum wait_for trace_place_waits_for(const struct trace_reader *r, uint64_t place,
 				    const char *const *own);

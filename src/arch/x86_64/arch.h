@@ -17,18 +17,18 @@ typedef uint8_t arch_breakpoint;
 /* The instruction that makes a system call. */
 #define ARCH_SYSCALL_BYTES 2u
 
-#define ARCH_JUMP 0xe9 /* its first byte */
+#define ARCH_JUMP 0xe9 /* the first byte of a jump */
 #define ARCH_JUMP_BYTES 5u
 #define ARCH_JUMP_REACH 0x7fffffffull
 #define ARCH_TRAMPOLINE_BYTES 64u
 
-/* What a sample has of the registers, in the order of their bits. */
+/* The registers that a perf sample has, in the order of their bits. */
 #define ARCH_PERF_REGS (1u << PERF_REG_X86_BP | 1u << PERF_REG_X86_SP | 1u << PERF_REG_X86_IP)
 struct arch_perf_regs {
 	uint64_t fp, sp, pc;
 };
 
-/* How musl comes back from a signal, which has no rules: mov $15,%rax; syscall. */
+/* musl's return from a signal handler, which has no unwind rules: mov $15,%rax; syscall. */
 #define ARCH_SIGNAL_RETURN                                                                         \
 	{                                                                                          \
 		0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05                                        \
