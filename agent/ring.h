@@ -1,44 +1,43 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The memory that the agent (which lives in the traced program) and the tool share: the events,
- * the rings that carry them, and the tables that list for the agent what is hooked. Everything here
- * is memory that two programs see at once: fixed-width little-endian fields, sizes asserted, grow
- * only at the end, AGENT_ABI raised on any change.
+ * The memory that the agent (inside the traced program) and the tool (pollux) share: the events,
+ * the rings that carry them, and the tables of hooks. Two programs see all of it at once: fields
+ * have a fixed width and are little-endian, sizes are asserted, structs grow only at their end,
+ * and any change raises AGENT_ABI.
  *
- *     one mapping in the target, chosen by the tool ("the area"), in this order:
+ *     the agent mapping in the target, at an address that the tool chooses, has in this order:
  *
  *     image   R-X  private   the agent's code and constants
  *     stubs   R-X  private   one 16-byte stub per hook: mov $hook,%eax; jmp thunk
  *     state   RW-  private   struct agent_state, the agent's own tables, its notes on each ring,
  *                            then the hook table, then layout programs
- *     switch  RW-  private   one page, MADV_WIPEONFORK: struct agent_switch
+ *     enable  RW-  private   one page, MADV_WIPEONFORK: struct agent_switch
  *     rings   RW-  memfd     struct ring_area, then n_rings x (struct ring + its events); not in a
  *                            fork's child, not in a core dump
  *
- * One idea covers every place that is hooked. A *hook* is a place that the program calls
- * through (a slot of a task's vtable, of a waker's vtable, of a GOT, a patched spawn site, a call
- * whose target was changed); it has a number, a type, a kind and the original function. The stub of
- * hook i puts i into %eax and goes to the thunk of its type. So the kind of any task is found
- * without a table: the poll slot of its vtable holds the address of a stub, and the stub's place is
- * the hook's number.
+ * All hooks have one form. A *hook* is a pointer or instruction through which the program calls a
+ * function (a slot of a task's vtable, of a waker's vtable, of a GOT, a patched spawn site, a call
+ * whose target was changed); it has a number, a type, a kind and the original function. The stub
+ * of hook i puts i into %eax and jumps to the thunk of its type. So the kind of any task is known
+ * without a table: the poll slot of its vtable holds the address of a stub, and the position of
+ * that stub is the hook's number.
  *
  * The image is position independent and has nothing left to relocate. It starts with struct
- * agent_image; the tool fills the words said to be its own, writes image_bytes of it once, R-X, and
- * the stubs right after it (area + image_bytes). The agent has no data of its own: all that it
- * changes lies in the state part, whose first image.state_bytes belong to struct agent_state and to
- * the agent's private tables after it (zeroed memory); the hook table follows.
+ * agent_image; the tool fills in the tool's words of that, writes image_bytes of it once, R-X, and
+ * the stubs right after it (at area + image_bytes). The image has no data: all that the agent
+ * changes is in the state part, whose first image.state_bytes are struct agent_state and the
+ * agent's private tables after it (zeroed memory); the hook table follows.
  *
  * Neither side trusts the rings, since any process that maps them can write there. The reader (the
- * tool) treats events and heads as untrusted. The agent *writes* events, heads, counts and copies
- * of what the reader must know; of all that is there it reads only `tail`, to find out whether
- * there is room, and `asleep`, which costs a needless wake at worst (and none where AGENT_MAY_WAKE
- * is not set). Whatever it dereferences, calls, or finds a place by, lies in the private state
- * part: addresses and sizes of the rings, who owns which, how far each is written, the polls that
- * are open.
+ * tool) treats events and heads as untrusted. The agent *writes* events, heads, counts, and copies
+ * of what the reader must know; it *reads* only `tail`, to know whether there is room, and
+ * `asleep`, where a wrong value costs a needless wake at worst (and none if AGENT_MAY_WAKE is not
+ * set). All that it dereferences, calls, or uses as a position is in the private state part: the
+ * rings' addresses and sizes, their owners, how far each is written, the open polls.
  *
- * An area keeps its rings' geometry for good. A thread that was stopped inside the agent while
- * one tool detached and another attached writes where the old rings were, and there are the new
- * ones, or memory without a reader.
+ * The rings of an agent mapping never change their number, size or address. A thread that was
+ * stopped inside the agent while one tool detached and another attached goes on writing where the
+ * old rings were: there are the new ones, or memory without a reader.
  */
 #pragma once
 
@@ -64,9 +63,10 @@
  * In a task reference the low 48 bits are the task's id where the runtime has one (Tokio), the
  * header's address where it has none (async-task) and where the kind is AGENT_KIND_NONE.
  *
- * The end of a poll is written a little after the poll: a task that was woken meanwhile may by then
- * have been polled by another thread, and even be complete. So an end says nothing of a task of
- * which another poll began, or which ended, since that poll began: it ended pending.
+ * The agent writes the end of a poll a little after the poll. If the task was woken in the poll,
+ * another thread may have polled it by then, and it may even be complete. So if another poll of
+ * the task began, or the task ended, after the begin of a poll, that poll ended pending, whatever
+ * its end event says.
  */
 struct agent_event {
 	uint64_t word0;
@@ -88,15 +88,15 @@ enum agent_event_type {
 	AE_WAKE_NOOP,	   /* task: already scheduled, or ended */
 	AE_SCHEDULE,	   /* task: scheduled by something else than a waker (spawn, abort) */
 	AE_CANCEL, /* task: dropped outside of a poll (aborted before it, runtime shutdown) */
-	AE_DROP,   /* task: its memory is given back; the reference may be reused */
+	AE_DROP,   /* task: its memory is freed; the reference may be used again */
 	AE_PARK,   /* call's number << 48: a wait (AH_WAIT) begins outside of every task's poll */
 	AE_UNPARK, /* the same call << 48: it returned; | AGENT_UNPARK_IDLE */
-	AE_BLOCK,  /* call's number << 48 | duration in ticks: a call just ended that was long; a
-		    * wait inside a poll, another one anywhere */
+	AE_BLOCK,  /* call's number << 48 | duration in ticks: a long call just ended, either a wait
+		    * (AH_WAIT) inside a poll, or another call (AH_CALL) anywhere */
 	AE_THREAD, /* tid: all that follows in this ring is this thread's */
 	AE_LOST,   /* number of events dropped since the event before this one in this ring */
-	/* kind << 48 | low 48 bits of a return address, 0: none: a block_on made its waker here (its
-	 * kind is a root kind) */
+	/* kind << 48 | low 48 bits of a return address, 0: none: a block_on made its waker here
+	 * (its kind is a root kind) */
 	AE_ROOT_ENTER,
 	AE_ROOT_WAKE,	    /* kind << 48 | low 48 bits of the waker's data: a block_on was woken */
 	AE_POLL_PENDING_AT, /* await point << 48 | low 48 bits of the task reference: as
@@ -120,12 +120,14 @@ enum agent_event_type {
 	AE_FUTURE_SNAPSHOT_END,	  /* when it ended */
 	AE_POLL_ABORTED, /* task: end of what was no poll: it was aborted between our look at it
 			   * and the runtime's, and dropped unpolled */
-	/* which << 48 | a word of the stack: right before an AE_SPAWN, AE_BLOCK or AE_RAISE, all with
-	 * one time, the thread's registers there (agent_stack_word) and, in order, those words from
-	 * rsp on that may be addresses, each with its place in words. The others are left out. */
+	/* which << 48 | a word of the stack: right before an AE_SPAWN, AE_BLOCK or AE_RAISE, all
+	 * with one time, the thread's registers there (agent_stack_word) and, in order, those
+	 * words from rsp on that may be addresses, each with its place in words. The others are
+	 * left out. */
 	AE_STACK,
-	/* As AE_FUTURE_SNAPSHOT_END, of a future that is no coroutine and is ready: what is in its
-	 * memory still. Also those that have returned, by a number of their own. */
+	/* As AE_FUTURE_SNAPSHOT_END, of a future that is no coroutine and is ready: the futures
+	 * whose state is still in its memory, also those that have returned, by separate
+	 * numbers. */
 	AE_FUTURE_SNAPSHOT_PREV,
 	AE_POLL_UNSEEN,	 /* task: right after the poll's begin: its end won't be seen, and what
 			  * follows may be in it or after it */
@@ -138,12 +140,13 @@ enum agent_event_type {
 	 * first (AGENT_CHAIN_*; 0: no more): right before the end of its poll, with its time. What
 	 * is in no box comes after them: the end's own await point. */
 	AE_CHAIN,
-	/* link << 56 | resource << 48 | low 48 bits of an address: what is waited for at a link of the
-	 * chain, by its number from the innermost on (AGENT_LINK_OWN: at the end's own await point),
-	 * as the program's node says (`resource`). After the chain, before the end, with its time. */
+	/* link << 56 | resource << 48 | low 48 bits of an address: what is waited for at a link
+	 * of the chain, by its number from the innermost on (AGENT_LINK_OWN: at the end's own
+	 * await point), as the program's node says (`resource`). After the chain, before the
+	 * end, with its time. */
 	AE_RESOURCE,
-	/* Inside a poll a panic starts. Right before it, with its time, are its stack (AE_STACK) and what
-	 * may be its message (AE_TEXT). */
+	/* Inside a poll a panic starts. Right before it, with its time, are its stack (AE_STACK)
+	 * and what may be its message (AE_TEXT). */
 	AE_RAISE,
 	AE_TEXT, /* which << 48 | six bytes of a text, by their number from 0 on; 0: no more */
 	AE_N_TYPES,
@@ -153,7 +156,7 @@ enum agent_event_type {
 #define AGENT_UNPARK_IDLE 1u
 
 /* Calls have the numbers of the trace (src/trace/event.h, enum trace_call), which the agent passes
- * on. These are the ones that it treats in a way of their own: READ to CONNECT take a descriptor,
+ * on. These are the calls and the ends of ranges that it knows: READ to CONNECT take a descriptor,
  * PTHREAD_MUTEX_LOCK to PTHREAD_COND_TIMEDWAIT wait for a lock. */
 enum agent_call {
 	AC_FUTEX = 1, /* syscall(SYS_futex, ..., FUTEX_WAIT*) only */
@@ -229,9 +232,9 @@ enum agent_confine {
 };
 
 /*
- * System calls that the agent may make by itself, on any thread. The tool sets those of which it
- * has proven that no seccomp filter kills for them, and takes them back when it sees a further
- * filter. The agent takes all back before the program makes the call that brings one.
+ * System calls that the agent may make by itself, on any thread. The tool sets the bits of those
+ * for which it has proven that no seccomp filter kills the program, and clears all when it sees a
+ * further filter. The agent clears all before the program makes a call that installs one.
  */
 enum agent_may {
 	AGENT_MAY_ASK = 1,    /* rt_sigprocmask: whether memory can be read */
@@ -240,8 +243,8 @@ enum agent_may {
 	AGENT_MAY_COPY = 8,   /* gettid and process_vm_readv: what a panic said */
 };
 
-/* What the tool knows of a hook's kind. While the program runs the agent sets flags of the low byte, the
- * tool of the high byte, neither of the other's. */
+/* What the tool knows of a hook's kind. While the program runs the agent sets flags of the low
+ * byte, the tool of the high byte, neither of the other's. */
 enum agent_hook_flags {
 	/* Polls of this kind are a worker's main loop. The agent sets this too, when it sees
 	 * another poll inside one, unless the next bit is set. */
@@ -271,17 +274,18 @@ enum agent_hook_flags {
 	/* AH_ROOT_PARK, AH_ROOT_SITE: no wait, but a call that a block_on makes when it is over,
 	 * and perhaps before. */
 	AGENT_HOOK_ROOT_END = 512,
-	/* AH_FUTURE: the poll slot of a `dyn Future`. Its polls are not recorded: where one has ended
-	 * pending is a link of the chain of the poll around it (AE_CHAIN). Of one that was written by
-	 * hand the tool sets what it returns (`result`, after `pending`) while the program runs. */
+	/* AH_FUTURE: the poll slot of a `dyn Future`. Its polls are not recorded: where one has
+	 * ended pending is a link of the chain of the poll around it (AE_CHAIN). Of one that was
+	 * written by hand the tool sets what it returns (`result`, after `pending`) while the
+	 * program runs. */
 	AGENT_HOOK_CHAIN = 1024,
-	/* AGENT_HOOK_CHAIN: within the poll of a task with the next flag its polls are recorded, but
-	 * not those of others of this kind in it. The tool sets both while the program runs. */
+	/* AGENT_HOOK_CHAIN: within the poll of a task with the next flag its polls are recorded,
+	 * but not those of others of this kind in it. The tool sets both while the program runs. */
 	AGENT_HOOK_HANDLER = 2048,
 	AGENT_HOOK_SERVES = 4096, /* AH_TOKIO_POLL, AH_ASYNC_RUN */
-	/* AGENT_HOOK_CHAIN, but no poll slot: a method of a library's, of which the poll of a future
-	 * has become a part, or which calls it. The future lies in a box that the first argument's
-	 * object has, and it may have none: `last_state`. */
+	/* AGENT_HOOK_CHAIN, but no poll slot: a method of a library's, of which the poll of a
+	 * future has become a part, or which calls it. The future lies in a box that the first
+	 * argument's object has, and it may have none: `last_state`. */
 	AGENT_HOOK_HELD = 8192,
 };
 
@@ -295,8 +299,8 @@ enum agent_result_from {
 	AR_FIRST,  /* in the first register of the result */
 	AR_SECOND, /* in the second one */
 	AR_MEMORY, /* in memory, at the address of the result + offset */
-	/* AGENT_HOOK_HELD, a future written by hand: at the box's begin + offset; `pending` means that
-	 * the box has none, any more */
+	/* AGENT_HOOK_HELD, a future written by hand: at the box's begin + offset; `pending`
+	 * means that the box has none, any more */
 	AR_PRESENT,
 };
 
@@ -326,9 +330,9 @@ struct agent_hook {
 	uint16_t type;	  /* enum agent_hook_type */
 	uint16_t kind;	  /* kind number, number of a call, or AGENT_KIND_NONE */
 	uint16_t flags;	  /* enum agent_hook_flags */
-	/* AGENT_HOOK_HELD: the last of the future's states; a larger value means that there is no
-	 * future (AR_PRESENT: 1). 0: where it is isn't known. The tool sets it while the program runs, after what
-	 * says where. */
+	/* AGENT_HOOK_HELD: the last of the future's states; a larger value means that there is
+	 * no future (AR_PRESENT: 1). 0: where it is isn't known. The tool sets it while the
+	 * program runs, after what says where. */
 	uint16_t last_state;
 	union {
 		/* AH_TOKIO_*, AH_ASYNC_*: what is called with a task's header. */
@@ -337,7 +341,8 @@ struct agent_hook {
 			/* AH_ASYNC_RUN: TaskVTable.drop_ref, 0: it has none. AH_TOKIO_POLL,
 			 * AH_TOKIO_SHUTDOWN: the original dealloc. */
 			uint64_t drop_ref;
-			/* From the header to the id (Tokio), the state word, the vtable's address. */
+			/* From the header to the id (Tokio), the state word, the vtable's
+			 * address. */
 			uint16_t id_offset, state_offset, vtable_offset;
 			union {
 				/* AH_TOKIO_POLL: from the header to where the output ends at the
@@ -407,17 +412,17 @@ _Static_assert(sizeof(struct agent_hook) == 64, "agent_hook");
  * node, the rest are nodes, each two words and then n + 1 steps, the last of them for all values
  * that are none of the n. The innermost step that has a point gives it.
  *
- * Where a way ends at what waits for something with an address, the last node is a NODE_RESOURCE. Its
- * pointer lies in the future itself. What that leads to is read only if it lies in the memory of the
- * same future or of the task around it, which are there; else the pointer is the address.
+ * Where a way ends at what waits for something with an address, the last node is a NODE_RESOURCE.
+ * Its pointer lies in the future itself. What that leads to is read only if it lies in the memory
+ * of the same future or of the task around it, which are there; else the pointer is the address.
  *
  * Where every future is listed (AGENT_HOOK_LIST) there are nodes without a state, too:
  * NODE_BRANCHES and NODE_POINTER. A program has pointers only if it is that of a future, which its
  * poller lends to the poll: what that owns or borrows exclusively is there. What a task owns may be
  * gone at the end of its poll, so its program asks for no pointer to be followed.
  *
- * A program of chains has pointers, too. That of a task is run when the poll is over: there they are
- * followed only to what lies in the task itself.
+ * A program of chains has pointers, too. That of a task is run when the poll is over: there they
+ * are followed only to what lies in the task itself.
  *
  * A program that hooks refer to is never changed.
  *
@@ -536,8 +541,8 @@ struct agent_state {
 	uint32_t n_used;	 /* agent: rings [0, n_used) were claimed at least once */
 	uint32_t no_ring_ticks;	 /* for how long no thread searches for a free ring after there was
 				  * none */
-	/* Ticks (0: none) after which a full ring means that the tool is gone: the agent then
-	 * clears agent_switch.enabled. The tool moves it on as long as it lives. */
+	/* Ticks (0: none) after which a full ring means that the tool is dead: the agent then
+	 * clears agent_switch.enabled. The tool renews it as long as it lives. */
 	uint64_t deadline;
 	uint32_t may_call; /* enum agent_may; once it is 0 it stays so until the next attach */
 	uint32_t call_stack_ticks; /* AGENT_STACKS_CALLS: of calls that took at least as long */
@@ -545,12 +550,13 @@ struct agent_state {
 };
 
 /*
- * Who writes to a ring: the start of the agent's notes on it. A thread owns the ring while `claim`
- * is what it was when the thread claimed it by compare-and-swap: from one whose owner is 0, or one
- * that the tool called dead, or from its own predecessor's at the same thread pointer. No other
- * process can write here but a tracer, and the tool writes one word, `dead`: the generation whose
- * owner has died, when the last event was read. That word can't take a ring from any thread: if a
- * new thread took the ring over in the same moment, its generation is another one.
+ * The owner of a ring: the start of the agent's notes on it. A thread claims the ring by
+ * compare-and-swap of `claim`, if that has owner 0, or an owner that the tool has found dead, or
+ * the dead thread that had the same thread pointer before; it owns the ring as long as `claim`
+ * remains. Only a tracer could write here from outside. The tool writes one word, `dead`, when it
+ * has read the last event of a dead owner: the owner's generation. That word can't take a ring
+ * from any thread: if a new thread took the ring over in the same moment, its generation is
+ * another one.
  */
 struct agent_owner {
 	uint64_t claim; /* tid | generation << 32; the generation counts claims, from 1 on */
@@ -589,11 +595,11 @@ struct agent_switch {
 
 /*
  * A ring has one writer (the thread that owns it) and one reader (the tool). `head` and `tail`
- * count bytes since the ring was made and only grow; ring_place() gives the place of a count in the
- * ring. Full means: the event is dropped and counted; AE_LOST follows as soon as there is room
- * again. A ring whose thread has died is given back by the tool, after the last event was read
- * (head == tail): agent_owner.dead. A new thread at the dead one's thread pointer may take it over
- * at any time: AE_THREAD.
+ * count bytes since the ring was made and only grow; ring_place() converts a count to a position
+ * in the ring. If the ring is full, the agent drops the event and counts it; AE_LOST follows as
+ * soon as there is room again. When the owner is dead and the tool has read its last event (head
+ * == tail), the tool frees the ring: agent_owner.dead. A new thread at the dead one's thread
+ * pointer may take the ring over at any time: AE_THREAD.
  */
 struct ring {
 	/* written by the agent, and never read back */
@@ -614,12 +620,12 @@ struct ring {
 _Static_assert(sizeof(struct ring) == 128, "ring");
 
 /*
- * The place of a count. While the reader keeps up, the writer stays in the near part of the ring:
- * few pages, which remain in the caches and the TLB (each new page of a large ring costs as much as
- * hundreds of events), and memory that isn't touched isn't used. When that is full it goes on in
- * the far part, then in the near one, and so on: the whole ring in turns, from count far_begin
- * until far_end. far_end is UINT64_MAX then, and becomes the end of a turn in the far part at which
- * little was unread.
+ * The position of a count. While the reader keeps up, the writer stays in the near part of the
+ * ring: few pages, which remain in the caches and the TLB (each new page of a large ring costs as
+ * much as hundreds of events), and untouched pages take no memory. When the near part is full, the
+ * writer goes on in the far part, then in the near one, and so on through the whole ring, from
+ * count far_begin until far_end. Meanwhile far_end is UINT64_MAX; it becomes the end of a turn
+ * through the far part at which little was unread.
  *
  * *ret_run: this many bytes are contiguous from there. With counts that are a multiple of an event
  * place + run <= size, whatever far_begin and far_end hold.
@@ -657,8 +663,9 @@ static inline uint64_t ring_place(uint64_t count, uint64_t far_begin, uint64_t f
 
 struct ring_area {
 	uint32_t n_used; /* agent: a copy of agent_state.n_used */
-	uint32_t asleep; /* tool: 1 when it goes to sleep here (a futex). The agent takes that back
-			  * and wakes it when a near part's worth of a ring is unread */
+	/* tool: 1 when it goes to sleep here (a futex). When a near part's worth of a ring is
+	 * unread, the agent sets 0 and wakes the tool. */
+	uint32_t asleep;
 	uint8_t pad[4096 - 8];
 };
 _Static_assert(sizeof(struct ring_area) == 4096, "ring_area");

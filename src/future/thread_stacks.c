@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * From registers to frames, by the objects that the look at the program has opened anyway and by
- * the copy of its memory. Unwind rules are compiled once per object and look.
+ * The frames of threads, unwound from their registers, in the copy of the program's memory, by the
+ * unwind rules of the objects that the inspection has opened. Rules are compiled once per object
+ * and inspection.
  */
 #include "future/thread_stacks.h"
 
@@ -64,7 +65,7 @@ void stacks_note(struct inspect *in, struct arch_regs *registers, size_t n)
 		map = maps_at(&in->maps, s->regs.sp);
 		if (map && map->end - low < len)
 			len = map->end - low;
-		if (!in->mem.frozen) /* a core: all of it is there */
+		if (!in->mem.frozen) /* a core file has all memory */
 			continue;
 		mem_take(&in->mem, low, len);
 		if (below && s->regs.thread > below)
@@ -83,7 +84,7 @@ static void read_name(const struct inspect *in, struct inspect_stack *s)
 		s->name[strcspn(s->name, "\n")] = 0;
 }
 
-/* What code there is and the rules for it. */
+/* The map of all code and its unwind rules. */
 static int make_map(struct inspect *in)
 {
 	_cleanup_free_ struct unwind_code *codes = calloc(in->objects.n + 1, sizeof(*codes));
@@ -142,7 +143,7 @@ int stacks_walk(struct inspect *in, struct error *err)
 		s->n_frames = n;
 		read_name(in, s);
 	}
-	in->mem.n_missed = missed; /* a stack that leads astray is no tree that changed */
+	in->mem.n_missed = missed; /* a wrong frame's reads do not mean that a tree has changed */
 	return 0;
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A spawn site mostly lies in the runtime, in a function that exists once per kind (Cell::new,
- * OwnedTasks::bind, spawn_unchecked), called by others of that kind (Handle::spawn, tokio::spawn)
- * and finally by the program's own code. Climbing from caller to caller until outside of the
- * runtime shows where in the program the kind is spawned. Where a function has too many callers it
- * is no helper of one kind any more: there the climb ends. Of a library that spawns for the program
- * the way goes on: both places are of use.
+ * Where in the program's own code tasks are spawned. A spawn site mostly lies in the runtime, in a
+ * function that exists once per kind (Cell::new, OwnedTasks::bind, spawn_unchecked), called by
+ * others of that kind (Handle::spawn, tokio::spawn) and finally by the program's own code. So this
+ * climbs from caller to caller until outside of the runtime. A function with too many callers
+ * serves more than one kind: there the climb ends. If a library spawns for the program, the climb
+ * goes on through the library, and both the library's and the program's call are reported.
  */
 #include "runtime/callers.h"
 
@@ -34,21 +34,21 @@
 #define MAX_ROOT_CALLERS 32u /* of one block_on */
 #define MAX_STEPS 256u	     /* of one site */
 
-/* One function on the way from a site outwards. */
+/* One function on a path from a site to its outermost callers. */
 struct step {
 	uint64_t function; /* its start */
-	uint64_t at;	   /* the instruction in it that goes on inwards */
-	size_t inner;	   /* the step that it goes to; the first one to itself */
+	uint64_t at;	   /* the call in it that leads to the inner step */
+	size_t inner;	   /* that step; of the first one the step itself */
 	unsigned depth;
-	bool left;    /* outside of the runtime */
-	bool library; /* there, but not in the program's own code */
-	bool polled;  /* a place of the runtime into which the program's code may be inlined */
-	bool root;    /* that is a block_on */
-	bool named;   /* a program's place is further out */
+	bool outside;	 /* of the runtime */
+	bool library;	 /* outside, but not the program's own code */
+	bool may_inline; /* of a runtime or library, into which the program's code may be inlined */
+	bool root;	 /* may_inline, and a block_on */
+	bool named;	 /* a caller further out is the program's own code */
 };
 
-/* The way of one site. */
-struct caller_way {
+/* All paths of one site. */
+struct caller_paths {
 	struct elf_image *image;
 	const struct call_index *calls;
 	const char *libraries;
@@ -59,13 +59,13 @@ struct caller_way {
 	size_t n_waiting;
 };
 
-/* What the ways to all sites of a kind have passed. */
+/* Which functions are on the paths of all sites of a kind. */
 struct passed {
 	bool launch, block_in_place, other;
 };
 
-/* Where a runtime polls or calls the program's code, that code may be inlined: no use to climb on.
- * From the site of a block_on the way leads through block_on itself. */
+/* Whether a function of a runtime polls or calls the program's code, which may be inlined into it:
+ * the climb ends there. A climb from the site of a block_on goes on through block_on itself. */
 static bool calls_program(const char *name, bool of_root)
 {
 	static const struct {
@@ -84,28 +84,28 @@ static bool calls_program(const char *name, bool of_root)
 	return false;
 }
 
-static bool waits(const struct caller_way *w, uint64_t function)
+static bool waits(const struct caller_paths *w, uint64_t function)
 {
 	size_t at = PARTITION_POINT(i, 0, w->n_waiting, w->waiting[i] < function);
 
 	return at < w->n_waiting && w->waiting[at] == function;
 }
 
-static void look(const struct caller_way *w, struct step *s, struct passed *passed)
+static void classify(const struct caller_paths *w, struct step *s, struct passed *passed)
 {
 	const struct elf_symbol *symbol = elf_image_symbol_at(w->image, s->function);
 	_cleanup_free_ char *name = symbol ? name_demangle(symbol->name) : NULL;
 
 	if (!name)
 		return;
-	s->left = !crates_runtime_function(name);
-	s->library = s->left && name_is_library(name, w->libraries);
-	s->polled = (!s->left || s->library) && calls_program(name, w->of_root);
-	if (!s->left && !w->of_root && waits(w, s->function))
-		s->polled = s->root = true; /* a block_on, whatever its name is */
-	s->root = s->root || (s->polled && strstr(name, "block_on"));
-	passed->other = passed->other || s->left || s->polled;
-	if (s->left)
+	s->outside = !crates_runtime_function(name);
+	s->library = s->outside && name_is_library(name, w->libraries);
+	s->may_inline = (!s->outside || s->library) && calls_program(name, w->of_root);
+	if (!s->outside && !w->of_root && waits(w, s->function))
+		s->may_inline = s->root = true; /* a block_on, whatever its name is */
+	s->root = s->root || (s->may_inline && strstr(name, "block_on"));
+	passed->other = passed->other || s->outside || s->may_inline;
+	if (s->outside)
 		return;
 	passed->launch = passed->launch || strstr(name, "Launch") ||
 			 strstr(name, "runtime::builder::Builder::build");
@@ -113,7 +113,7 @@ static void look(const struct caller_way *w, struct step *s, struct passed *pass
 				 strstr(name, "maybe_move_runtime");
 }
 
-static bool is_known(const struct caller_way *w, uint64_t at)
+static bool is_known(const struct caller_paths *w, uint64_t at)
 {
 	for (size_t i = 0; i < w->n; i++)
 		if (w->steps[i].at == at)
@@ -122,13 +122,13 @@ static bool is_known(const struct caller_way *w, uint64_t at)
 }
 
 /* From one function that is still in the runtime, or in a library, to its callers. */
-static void climb(struct caller_way *w, size_t i, struct passed *passed)
+static void climb(struct caller_paths *w, size_t i, struct passed *passed)
 {
 	const struct step *s = &w->steps[i];
 	size_t n, max = w->of_root ? MAX_ROOT_CALLERS : MAX_CALLERS;
 	const struct call *c;
 
-	if ((s->left && !s->library) || s->polled || s->depth == MAX_DEPTH)
+	if ((s->outside && !s->library) || s->may_inline || s->depth == MAX_DEPTH)
 		return;
 	c = call_index_find(w->calls, s->function, &n);
 	for (size_t k = 0; k < n && n <= max && w->n < MAX_STEPS; k++) {
@@ -138,12 +138,12 @@ static void climb(struct caller_way *w, size_t i, struct passed *passed)
 		if (!elf_image_function(w->image, next.at, &next.function, &end) ||
 		    next.function == s->function || is_known(w, next.at))
 			continue;
-		look(w, &next, passed);
+		classify(w, &next, passed);
 		w->steps[w->n++] = next;
 	}
 }
 
-static void find_way(struct caller_way *w, uint64_t site, struct passed *passed)
+static void find_paths(struct caller_paths *w, uint64_t site, struct passed *passed)
 {
 	struct step first = {.at = site};
 	uint64_t end;
@@ -151,19 +151,19 @@ static void find_way(struct caller_way *w, uint64_t site, struct passed *passed)
 	w->n = 0;
 	if (!elf_image_function(w->image, site, &first.function, &end))
 		return;
-	look(w, &first, passed);
+	classify(w, &first, passed);
 	w->steps[w->n++] = first;
 	for (size_t i = 0; i < w->n; i++)
 		climb(w, i, passed);
 	for (size_t i = w->n; i-- > 0;) {
 		struct step *s = &w->steps[i];
 
-		if (s->named || (s->left && !s->library))
+		if (s->named || (s->outside && !s->library))
 			w->steps[s->inner].named = true;
 	}
 }
 
-/* Of a list such as below. */
+/* Whether a list such as that of add_place() has the place. */
 static bool is_listed(const char *list, const char *place)
 {
 	size_t len = strlen(place);
@@ -188,7 +188,7 @@ static char *place_of(struct elf_image *image, uint64_t at)
 }
 
 /* "app::serve+0x1f3, app::main+0x40 via pool::spawn+0x12"; copies of a function have one name. */
-static void add_place(const struct caller_way *w, struct buf *where, const struct step *s)
+static void add_place(const struct caller_paths *w, struct buf *where, const struct step *s)
 {
 	_cleanup_free_ char *place = place_of(w->image, s->at), *via = NULL, *text = NULL;
 	uint64_t library = 0;
@@ -214,10 +214,10 @@ static int name_worker(struct scan_kind *k, bool block_in_place)
 	return k->name ? 0 : -ENOMEM;
 }
 
-/* Workers are launched by Tokio's builder alone; whatever else makes one is block_in_place. Where
- * the program's own code does, one of them is a part of it: block_in_place has its message there.
+/* Names the kind of a worker. Tokio's builder launches ordinary workers; any other worker is made
+ * by block_in_place, whose panic message is in the program's function if it was inlined there.
  */
-static int settle(struct scan_kind *k, const struct passed *p, bool has_message)
+static int name_worker_kind(struct scan_kind *k, const struct passed *p, bool has_message)
 {
 	bool in_place = has_message || p->block_in_place;
 
@@ -226,9 +226,9 @@ static int settle(struct scan_kind *k, const struct passed *p, bool has_message)
 	return name_worker(k, !p->launch && in_place);
 }
 
-/* The only kind of worker that there is is the ordinary one, too: code that is equal is there once.
- */
-static int settle_only(struct runtime_scan *f, size_t first_kind)
+/* If there is only one kind of worker, ordinary workers have that kind, too: the linker keeps equal
+ * code once. */
+static int name_only_worker_kind(struct runtime_scan *f, size_t first_kind)
 {
 	struct scan_kind *only = NULL;
 	char *full;
@@ -242,7 +242,7 @@ static int settle_only(struct runtime_scan *f, size_t first_kind)
 	}
 	if (n != 1 || !only->block_in_place)
 		return 0;
-	/* What it says there is what the timeline knows it by. */
+	/* The timeline recognises it by this text. */
 	if (asprintf(&full, "%s, or of block_in_place", only->full_name ? only->full_name : "") < 0)
 		return -ENOMEM;
 	free(only->full_name);
@@ -250,7 +250,7 @@ static int settle_only(struct runtime_scan *f, size_t first_kind)
 	return name_worker(only, false);
 }
 
-static int keep_callers(const struct caller_way *w, struct scan_site *site)
+static int keep_callers(const struct caller_paths *w, struct scan_site *site)
 {
 	if (w->n < 2)
 		return 0;
@@ -263,8 +263,9 @@ static int keep_callers(const struct caller_way *w, struct scan_site *site)
 	return 0;
 }
 
-/* One site's places; with none of the program's own it keeps what it has. */
-static int emit(const struct caller_way *w, struct scan_site *site)
+/* Sets where a site is: the program's calls that lead to it. Without any the site keeps its
+ * text. */
+static int set_where(const struct caller_paths *w, struct scan_site *site)
 {
 	struct buf where = BUF_INIT;
 	bool root = false;
@@ -274,7 +275,7 @@ static int emit(const struct caller_way *w, struct scan_site *site)
 		bool outer = s->library && !s->named && !w->steps[s->inner].library;
 
 		root = root || s->root;
-		if ((s->left && !s->library) || outer || (s->library && !s->named && i == 0))
+		if ((s->outside && !s->library) || outer || (s->library && !s->named && i == 0))
 			add_place(w, &where, s);
 	}
 	if (where.len == 0 && root && !w->of_root) {
@@ -303,7 +304,7 @@ static char *only_function(const char *where)
 	return strndup(where, len);
 }
 
-/* Functions that call one by which a block_on waits: it may be inlined into them. */
+/* Functions that call a function by which block_ons wait: a block_on may be inlined into them. */
 static int find_waiting(struct elf_image *image, const struct call_index *calls, uint64_t **ret,
 			size_t *ret_n)
 {
@@ -332,7 +333,8 @@ static int find_waiting(struct elf_image *image, const struct call_index *calls,
 	return 0;
 }
 
-/* Of several kinds with equal code symbols name one: what is certain is who spawns it. */
+/* If several kinds have equal code, symbols name one of them: only the spawning function is
+ * certain. */
 static void name_by_site(struct scan_kind *k, const char *libraries)
 {
 	_cleanup_free_ char *function = NULL;
@@ -354,7 +356,7 @@ int callers_find(struct elf_image *image, struct runtime_scan *f, size_t first_k
 	_cleanup_(call_index_done) struct call_index calls = {0};
 	_cleanup_free_ bool *has_message = calloc(f->n_kinds + 1, sizeof(*has_message));
 	_cleanup_free_ uint64_t *waiting = NULL;
-	struct caller_way w = {
+	struct caller_paths w = {
 		.image = image, .calls = &calls, .libraries = f->libraries ? f->libraries : ""};
 
 	if (!has_message)
@@ -369,10 +371,10 @@ int callers_find(struct elf_image *image, struct runtime_scan *f, size_t first_k
 		struct passed passed = {0};
 
 		for (size_t k = 0; k < f->kinds[i].n_sites; k++) {
-			find_way(&w, f->kinds[i].sites[k].addr, &passed);
-			TRY(emit(&w, &f->kinds[i].sites[k]));
+			find_paths(&w, f->kinds[i].sites[k].addr, &passed);
+			TRY(set_where(&w, &f->kinds[i].sites[k]));
 		}
-		TRY(settle(&f->kinds[i], &passed, has_message[i]));
+		TRY(name_worker_kind(&f->kinds[i], &passed, has_message[i]));
 		name_by_site(&f->kinds[i], w.libraries);
 	}
 	w.of_root = true;
@@ -380,11 +382,11 @@ int callers_find(struct elf_image *image, struct runtime_scan *f, size_t first_k
 		struct passed passed = {0};
 
 		for (size_t k = 0; f->wakers[i].root && k < f->wakers[i].n_sites; k++) {
-			find_way(&w, f->wakers[i].sites[k].addr, &passed);
-			TRY(emit(&w, &f->wakers[i].sites[k]));
+			find_paths(&w, f->wakers[i].sites[k].addr, &passed);
+			TRY(set_where(&w, &f->wakers[i].sites[k]));
 		}
 	}
-	return settle_only(f, first_kind);
+	return name_only_worker_kind(f, first_kind);
 }
 
 /* ---- block_ons ---- */
@@ -398,7 +400,7 @@ static char *future_in(const char *function)
 	return at ? name_argument(at + strlen(part)) : NULL;
 }
 
-static void name_block_on(const struct caller_way *w, struct scan_block_on *b)
+static void name_block_on(const struct caller_paths *w, struct scan_block_on *b)
 {
 	const struct elf_symbol *symbol = elf_image_symbol_at(w->image, b->site.addr);
 	_cleanup_free_ char *function = symbol ? name_demangle(symbol->name) : NULL;
@@ -415,10 +417,10 @@ static void name_block_on(const struct caller_way *w, struct scan_block_on *b)
 int callers_of_block_ons(struct elf_image *image, struct runtime_scan *f)
 {
 	_cleanup_(call_index_done) struct call_index calls = {0};
-	struct caller_way w = {.image = image,
-			       .calls = &calls,
-			       .libraries = f->libraries ? f->libraries : "",
-			       .of_root = true};
+	struct caller_paths w = {.image = image,
+				 .calls = &calls,
+				 .libraries = f->libraries ? f->libraries : "",
+				 .of_root = true};
 
 	if (!f->n_block_ons || !elf_image_has_symtab(image))
 		return 0;
@@ -428,8 +430,8 @@ int callers_of_block_ons(struct elf_image *image, struct runtime_scan *f)
 		struct passed passed = {0};
 
 		b->site.where = strdup("");
-		find_way(&w, b->site.addr, &passed);
-		TRY(emit(&w, &b->site));
+		find_paths(&w, b->site.addr, &passed);
+		TRY(set_where(&w, &b->site));
 		name_block_on(&w, b);
 	}
 	return 0;

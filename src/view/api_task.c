@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* A task's life, as much of it as one answer may read; and its await tree at the ends of the recording. */
+/* A task's life, as much of it as one answer may read; and its await tree at the ends of the
+ * recording. */
 #include "base/cleanup.h"
 #include "base/map.h"
 #include "base/vec.h"
@@ -51,7 +52,8 @@ static bool is_it(const struct task_life *l, const struct tl_task *task)
 	return task && task->kind == l->kind && task->id == l->task;
 }
 
-/* Of an address that several tasks had one after the other: the one at that time. */
+/* An address may belong to several tasks, one after the other: whether this is during the life of
+ * the one that was requested. */
 static bool in_life(const struct task_life *l, uint64_t begin_ns, uint64_t end_ns)
 {
 	return !l->known || (end_ns >= l->whole.begin_ns && begin_ns <= l->whole.end_ns);
@@ -84,7 +86,7 @@ static int on_task_begin(void *ctx, struct tl_task *task)
 	return 0;
 }
 
-/* Of a life that is too short to be a span. */
+/* A task whose life is too short to be a span of the index. */
 static int on_task_end(void *ctx, struct tl_task *task)
 {
 	struct task_life *l = ctx;
@@ -159,7 +161,8 @@ static int find_life(void *ctx, const struct index_span *s)
 	return 0;
 }
 
-/* The window around `at` that may be read: the life, or less and less of it. */
+/* The window around at_ns to read: the whole life, or half of that again and again, until it has
+ * few enough events for one answer. */
 static int choose_window(const struct task_life *l, struct window *w, bool *ret_whole,
 			 struct error *err)
 {
@@ -189,7 +192,7 @@ static int choose_window(const struct task_life *l, struct window *w, bool *ret_
 			return code;
 		*err = (struct error){0};
 		*ret_whole = false;
-		/* Not even the least: what the index has of it. */
+		/* Even the smallest window has too many: the answer is what the index has. */
 		if (before + after < 1000)
 			return 0;
 		before /= 2;
