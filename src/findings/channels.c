@@ -11,6 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MOST_FINDINGS 3
+#define UNSERVED_NS (900 * NSEC_PER_MSEC)
+
 /* What the task that receives does in the moment. */
 static void say_receiver(const struct rule_state *st, struct buf *out, const struct rule_moment *rm,
 			 const struct moment_task *t)
@@ -256,6 +259,7 @@ static void say_who_receives(const struct rule_state *st, struct finding_draft *
 	const struct rule_moment *rm = NULL;
 	const struct graph_held *h = receiver_for(st, w->kind, &rm);
 	const struct convoy *by = w->n_convoys ? &w->worst : &w->longest;
+	_cleanup_buf_ struct buf before = BUF_INIT;
 
 	if (h) {
 		buf_str(&d->text, ": ");
@@ -272,11 +276,15 @@ static void say_who_receives(const struct rule_state *st, struct finding_draft *
 		buf_str(&d->text, " receives from it");
 		finding_of(d, by->waker, by->waker_number);
 	}
-	if (w->n_waits && by->waker_place && place_waits_for(st, by->waker_place) != WF_MESSAGE) {
-		buf_str(&d->text,
-			h ? "; before it took a message it had waited at " : ", after a wait at ");
-		say_place(st, &d->text, by->waker_place);
-	}
+	if (!w->n_waits || !by->waker_place || place_waits_for(st, by->waker_place) == WF_MESSAGE)
+		return;
+	say_place(st, &before, by->waker_place);
+	/* Mostly it waits there now, too. */
+	if (before.data && !(d->text.data && strstr(d->text.data, before.data)))
+		buf_printf(&d->text, "%s%s",
+			   h ? "; before it took a message it had waited at "
+			     : ", after a wait at ",
+			   before.data);
 }
 
 static void find_full(struct rule_state *st, const struct long_waits *w)
@@ -406,4 +414,54 @@ const struct finding_rule rule_overtaken = {
 		  "Lagged says how many were lost",
 	.state_bytes = sizeof(struct rule_state),
 	.judge_moment = judge_overtaken,
+};
+
+/* ---- messages that are there, and not taken ---- */
+
+static int judge_unserved(struct rule_state *st, const struct rule_moment *rm)
+{
+	if (rm->m.when != MOMENT_END || !rm->m.stopped ||
+	    rule_facts(st)->scope.length_ns < UNSERVED_NS)
+		return 0;
+	for (size_t i = 0, n = 0; i < rm->graph.n_held && n < MOST_FINDINGS; i++) {
+		const struct graph_held *h = &rm->graph.held[i];
+		const struct moment_task *t = &rm->m.tasks[h->task];
+		const struct await_node *leaf, *own;
+		struct finding_draft *d;
+		size_t n_leaves = 0;
+
+		if (h->held->kind != AH_CHANNEL || !h->held->counted || !h->held->length ||
+		    h->node->kind == AN_LEAF || t->state != IS_IDLE || !t->tree ||
+		    !rule_is_quiet(st, rm, t))
+			continue;
+		leaf = only_leaf(t->tree, &n_leaves);
+		if (!leaf || leaf->granted || leaf->resource == h->held->addr ||
+		    !is_given_by_tasks(leaf->wait))
+			continue;
+		d = rule_finds(st, 72);
+		if (!d)
+			return 0;
+		n++;
+		say_count(&d->text, h->held->length, "message is", "messages are");
+		buf_str(&d->text, " in the channel that ");
+		say_moment_task(&d->text, t);
+		buf_str(&d->text, " receives from, but all the time it has waited for ");
+		text_safe(&d->text, leaf->name ? leaf->name : "?");
+		graph_leaf(&rm->graph, t->tree, &own);
+		if (own)
+			say_at(&d->text, own->file, own->line, own->name);
+		finding_of_moment(d, st, rm, t);
+		finding_spans(d, rule_facts(st)->scope.begin_ns, rm->m.now_ns);
+	}
+	return 0;
+}
+
+const struct finding_rule rule_unserved = {
+	.name = "unserved-channel",
+	.title = "messages that are there, but their receiver waits elsewhere",
+	.advice = "if what it waits for is to come by that channel, it never does: an actor must "
+		  "not wait for an answer to a message of its own",
+	.needs_events = true,
+	.state_bytes = sizeof(struct rule_state),
+	.judge_moment = judge_unserved,
 };

@@ -12,18 +12,18 @@
 
 /* Causes come before what they may explain: the order of equal scores. */
 static const struct finding_rule *const rules[] = {
-	&rule_events_lost,    &rule_deadlock,	    &rule_read_twice,	 &rule_semaphore,
-	&rule_stuck_poll,     &rule_pool_stuck,	    &rule_lost_task,	 &rule_runtime_drop,
-	&rule_guard,	      &rule_held_future,    &rule_channel,	 &rule_full_channel,
-	&rule_overtaken,      &rule_descriptors,    &rule_failing_calls, &rule_overdue,
-	&rule_nothing_polled, &rule_panicked,	    &rule_open_poll,	 &rule_throttled,
-	&rule_no_cpu,	      &rule_pool_full,	    &rule_no_progress,	 &rule_driver,
-	&rule_long_polls,     &rule_blocking_calls, &rule_slow_requests, &rule_spin,
-	&rule_convoy,	      &rule_growth,	    &rule_kept,		 &rule_lifo_slot,
-	&rule_delay,	      &rule_never_polled,   &rule_queue_depth,	 &rule_dropped,
-	&rule_herd,	      &rule_imbalance,	    &rule_in_place,	 &rule_chatty_pool,
-	&rule_samples_lost,   &rule_spawns_unseen,  &rule_short,	 &rule_large_future,
-	&rule_boxed_future,   &rule_idle_waits,
+	&rule_events_lost,  &rule_deadlock,	  &rule_read_twice,	&rule_semaphore,
+	&rule_stuck_poll,   &rule_pool_stuck,	  &rule_lost_task,	&rule_runtime_drop,
+	&rule_guard,	    &rule_held_future,	  &rule_channel,	&rule_full_channel,
+	&rule_overtaken,    &rule_unserved,	  &rule_descriptors,	&rule_failing_calls,
+	&rule_overdue,	    &rule_nothing_polled, &rule_panicked,	&rule_open_poll,
+	&rule_throttled,    &rule_no_cpu,	  &rule_pool_full,	&rule_no_progress,
+	&rule_driver,	    &rule_long_polls,	  &rule_blocking_calls, &rule_slow_requests,
+	&rule_spin,	    &rule_convoy,	  &rule_growth,		&rule_kept,
+	&rule_lifo_slot,    &rule_delay,	  &rule_never_polled,	&rule_queue_depth,
+	&rule_dropped,	    &rule_herd,		  &rule_imbalance,	&rule_in_place,
+	&rule_chatty_pool,  &rule_samples_lost,	  &rule_spawns_unseen,	&rule_short,
+	&rule_large_future, &rule_boxed_future,	  &rule_idle_waits,
 };
 #define N_RULES (sizeof(rules) / sizeof(rules[0]))
 
@@ -488,7 +488,7 @@ static void link_causes(struct findings *f)
 		{"open-poll", {"guard-over-await"}},
 		{"nothing-polled",
 		 {"deadlock", "read-twice", "semaphore-stuck", "stuck-poll", "pool-stuck",
-		  "lost-task", "guard-over-await"}},
+		  "lost-task", "guard-over-await", "unserved-channel"}},
 		{"overdue-timers", {"throttled", "stuck-poll", "open-poll", "long-polls"}},
 		{"no-progress",
 		 {"deadlock", "read-twice", "semaphore-stuck", "held-future", "channel-full",
@@ -519,7 +519,8 @@ static void link_causes(struct findings *f)
 				continue;
 			for (size_t c = 0; c < MAX_CAUSES && links[k].causes[c]; c++)
 				cause = stronger(cause, found[rule_index(links[k].causes[c])]);
-			if (!cause)
+			/* What hardly matters by itself is no reason. */
+			if (!cause || cause->score < FINDING_MINOR)
 				continue;
 			effect->cause = cause->rule;
 			if (effect->score >= cause->score)
@@ -545,13 +546,19 @@ static int judge(struct rule_state *st)
 	return r;
 }
 
+static uint64_t place_key(const void *st, uint64_t place)
+{
+	return same_place(st, place);
+}
+
 int findings_judge(struct findings *f, const struct findings_scope *scope)
 {
 	f->facts.scope = *scope;
 	/* A window has neither end of the recording. */
 	if (!scope->filtered && read_moments(f) < 0)
 		return -ENOMEM;
-	wait_notes_judge(&f->facts.waits);
+	if (wait_notes_merge(&f->facts.waits, place_key, f->states[0]) < 0)
+		return -ENOMEM;
 	for (size_t i = 0; i < N_RULES; i++) {
 		int r = judge(f->states[i]);
 

@@ -16,8 +16,7 @@
 
 /* ---- leaves ---- */
 
-/* The leaf for which alone a task waits; NULL: there is none, or several. */
-static const struct await_node *only_leaf(const struct await_node *n, size_t *n_leaves)
+const struct await_node *only_leaf(const struct await_node *n, size_t *n_leaves)
 {
 	const struct await_node *found = NULL;
 
@@ -475,8 +474,7 @@ struct idle_group {
 	size_t first; /* index of a task */
 };
 
-/* What other tasks give, and should some time: no sockets, timers, messages. */
-static bool is_given_by_tasks(enum await_wait wait)
+bool is_given_by_tasks(enum await_wait wait)
 {
 	return wait == AW_NOTIFY || wait == AW_ONESHOT || wait == AW_SEMAPHORE ||
 	       wait == AW_MUTEX || wait == AW_RWLOCK;

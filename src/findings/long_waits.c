@@ -98,13 +98,56 @@ int wait_notes_wait(struct wait_notes *notes, const struct tl_wait *wait)
 	return 0;
 }
 
-void wait_notes_judge(struct wait_notes *notes)
+static void merge(struct long_waits *into, const struct long_waits *w)
 {
+	if (w->max_ns > into->max_ns) {
+		into->max_ns = w->max_ns;
+		into->time_ns = w->time_ns;
+		into->serial = w->serial;
+		into->number = w->number;
+		into->longest = w->longest;
+	}
+	if (w->worst_max_ns > into->worst_max_ns) {
+		into->worst_max_ns = w->worst_max_ns;
+		into->worst = w->worst;
+	}
+	if (w->n_open && (!into->n_open || w->first_open_ns < into->first_open_ns)) {
+		into->first_open_ns = w->first_open_ns;
+		into->open_serial = w->open_serial;
+		into->open_number = w->open_number;
+	}
+	if (!into->place || w->place < into->place)
+		into->place = w->place;
+	into->kind = w->kind;
+	into->n_waits += w->n_waits;
+	into->sum_ns += w->sum_ns;
+	into->n_convoys += w->n_convoys;
+	into->n_open += w->n_open;
+	into->open_sum_ns += w->open_sum_ns;
+}
+
+int wait_notes_merge(struct wait_notes *notes, uint64_t (*key)(const void *ctx, uint64_t place),
+		     const void *ctx)
+{
+	struct map merged = {0};
 	const struct map_entry *e;
 	size_t pos = 0;
 
-	while ((e = map_next(&notes->points, &pos)))
-		end_convoy(e->value);
+	while ((e = map_next(&notes->points, &pos))) {
+		struct long_waits *w = e->value, *into;
+		uint64_t one = key(ctx, w->place);
+
+		end_convoy(w);
+		into = one ? map_get_or_new(&merged, w->kind, one, sizeof(*into)) : NULL;
+		if (!into) {
+			map_free(&merged, free);
+			return -ENOMEM;
+		}
+		merge(into, w);
+	}
+	map_free(&notes->points, free);
+	notes->points = merged;
+	return 0;
 }
 
 static int compare(const void *a, const void *b)

@@ -50,7 +50,8 @@ void wait_notes_done(struct wait_notes *notes);
 void wait_notes_wake(struct wait_notes *notes, const struct tl_wake *wake);
 /* 0 or -ENOMEM. */
 int wait_notes_wait(struct wait_notes *notes, const struct tl_wait *wait);
-/* After the last one. */
-void wait_notes_judge(struct wait_notes *notes);
+/* After the last one: waits at places with the same key become one. 0 or -ENOMEM. */
+int wait_notes_merge(struct wait_notes *notes, uint64_t (*key)(const void *ctx, uint64_t place),
+		     const void *ctx);
 /* Sorted by time (free); NULL: there are none, or memory is out, which *ret_rc says. */
 struct long_waits **wait_notes_sorted(const struct wait_notes *notes, int *ret_rc);

@@ -123,24 +123,44 @@ const struct finding_rule rule_deadlock = {
 	.judge_moment = judge_deadlock,
 };
 
+/* It awaits a future without a size, which keeps nothing, and so no waker: std::future::pending(), say. It is
+ * there to be aborted. */
+static bool awaits_pending(const struct await_node *n)
+{
+	while (n && n->n_children == 1)
+		n = n->children[0];
+	return n && n->kind == AN_ASYNC && n->state == AS_SUSPENDED && !n->n_children;
+}
+
 static int judge_lost_task(struct rule_state *st, const struct rule_moment *rm)
 {
 	const struct graph *g = &rm->graph;
-	struct finding_draft *d =
-		g->n_lost ? rule_finds(st, finding_score(70, 20, g->n_lost, 10, 1)) : NULL;
+	const struct graph_lost *first = NULL;
+	struct finding_draft *d = NULL;
+	uint64_t n = 0;
 
+	for (size_t i = 0; i < g->n_lost; i++) {
+		const struct moment_task *t = &rm->m.tasks[g->lost[i].task];
+
+		if (t->state == IS_IDLE && t->tree && awaits_pending(t->tree))
+			continue;
+		if (!d && !(d = rule_finds(st, 0)))
+			return 0;
+		first = first ? first : &g->lost[i];
+		finding_of_moment(d, st, rm, t);
+		n++;
+	}
 	if (!d)
 		return 0;
-	say_moment_task(&d->text, &rm->m.tasks[g->lost[0].task]);
+	d->f.score = finding_score(70, 20, n, 10, 1);
+	say_moment_task(&d->text, &rm->m.tasks[first->task]);
 	buf_str(&d->text, " can never run again: ");
-	text_safe(&d->text, g->lost[0].proof);
-	if (g->n_lost > 1) {
+	text_safe(&d->text, first->proof);
+	if (n > 1) {
 		buf_str(&d->text, "; nor can ");
-		say_count(&d->text, g->n_lost - 1, "other task", "other tasks");
+		say_count(&d->text, n - 1, "other task", "other tasks");
 	}
-	for (size_t i = 0; i < g->n_lost && i < FINDING_LANES; i++)
-		finding_of_moment(d, st, rm, &rm->m.tasks[g->lost[i].task]);
-	finding_spans_since(d, st, rm, &g->lost[0].task, 1);
+	finding_spans_since(d, st, rm, &first->task, 1);
 	return 0;
 }
 
@@ -171,12 +191,41 @@ static void find_stuck_poll(struct rule_state *st, const struct rule_moment *rm,
 	buf_str(&d->text, " has been in a poll of ");
 	say_moment_task(&d->text, t);
 	buf_str(&d->text, " since before the recording: ");
-	say_call(&d->text, thread);
+	if (!say_call(&d->text, thread)) {
+		const struct moment_frame *f = moment_own_frame(thread);
+
+		buf_str(&d->text, "it computes");
+		if (f)
+			say_at(&d->text, f->file, f->line, f->function);
+		d->f.advice = "move the work to spawn_blocking or a thread pool, or yield inside "
+			      "it; a loop over what is always ready never yields by itself";
+	}
 	finding_of_moment(d, st, rm, t);
 	finding_spans(d, rule_facts(st)->scope.begin_ns, rm->m.now_ns);
 }
 
-/* A task that runs when the recording ends, and had no event in all of it, has been in that poll all
+/* Without a call it may only be slow, or have no CPU. */
+#define COMPUTES_NS (900 * NSEC_PER_MSEC)
+
+/* What has given its worker away may take as long as it likes. */
+static bool in_place(const struct moment_thread *t)
+{
+	for (size_t i = 0; i < t->n_frames; i++)
+		if (strstr(t->frames[i].function, "block_in_place"))
+			return true;
+	return false;
+}
+
+/* Others may have woken it meanwhile. */
+static bool is_unpolled(const struct rule_state *st, const struct rule_moment *rm,
+			const struct moment_task *t)
+{
+	const struct live_task *live = rule_live(st, rm, t);
+
+	return live && live->unpolled;
+}
+
+/* A task that runs when the recording ends, and had no poll in all of it, has been in that one all
  * the time. One that ran when it began may have ended its poll before there were hooks. */
 static int judge_stuck_poll(struct rule_state *st, const struct rule_moment *rm)
 {
@@ -186,8 +235,9 @@ static int judge_stuck_poll(struct rule_state *st, const struct rule_moment *rm)
 		const struct moment_task *t = &rm->m.tasks[k];
 		const struct moment_thread *thread = rule_thread_of(&rm->m, t);
 
-		if (t->kind->role != TR_TASK || !thread || !thread->call ||
-		    !rule_is_quiet(st, rm, t))
+		if (t->kind->role != TR_TASK || !thread || in_place(thread) ||
+		    (!thread->call && rule_facts(st)->scope.length_ns < COMPUTES_NS) ||
+		    !is_unpolled(st, rm, t))
 			continue;
 		find_stuck_poll(st, rm, t, thread);
 		n++;

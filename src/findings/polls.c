@@ -315,6 +315,31 @@ static void say_long(const struct rule_state *st, struct buf *out, const struct 
 	}
 }
 
+static bool same_line(const struct rule_state *st, uint64_t stack, uint64_t other)
+{
+	_cleanup_buf_ struct buf a = BUF_INIT, b = BUF_INIT;
+
+	return say_stack(st, &a, stack) && say_stack(st, &b, other) && a.data && b.data &&
+	       !strcmp(a.data, b.data);
+}
+
+/* Polls that wait for a lock at the line at which others make a call: these have it meanwhile. NULL: none. */
+static const struct long_group *has_its_lock(const struct rule_state *st,
+					     struct long_group *const *groups, size_t n,
+					     const struct long_group *g)
+{
+	for (size_t i = 0; i < n && g->note.call != TB_NONE; i++) {
+		const struct long_group *other = groups[i];
+
+		if (trace_call_waits_for_lock(g->note.call) && other->note.call != TB_NONE &&
+		    !trace_call_waits_for_lock(other->note.call) &&
+		    keeps_worker(st, other->role, other->thread) && !excused(st, other) &&
+		    same_line(st, g->note.stack, other->note.stack))
+			return other;
+	}
+	return NULL;
+}
+
 static int judge_long_polls(struct rule_state *st)
 {
 	struct long_polls_state *s = (struct long_polls_state *)st;
@@ -324,16 +349,22 @@ static int judge_long_polls(struct rule_state *st)
 	if (s->groups.n && !groups)
 		return -ENOMEM;
 	for (size_t i = 0; i < s->groups.n && n < MOST_FINDINGS; i++) {
-		const struct long_group *g = groups[i];
+		const struct long_group *g = groups[i], *holder;
+		unsigned score = long_score(st, g), most;
 		struct finding_draft *d;
 
 		if (!keeps_worker(st, g->role, g->thread) || excused(st, g))
 			continue;
-		d = rule_finds(st, long_score(st, g));
+		holder = has_its_lock(st, groups, s->groups.n, g);
+		most = holder ? long_score(st, holder) - 1 : score;
+		d = rule_finds(st, score < most ? score : most);
 		if (!d)
 			break;
 		n++;
 		say_long(st, &d->text, g);
+		if (holder)
+			buf_printf(&d->text, ", for a lock that others have meanwhile, in %s",
+				   trace_call_name(holder->note.call));
 		d->f.advice = advice_for(st, &g->note);
 		d->f.kind = g->kind;
 		d->f.handler = g->handler;

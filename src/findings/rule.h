@@ -60,7 +60,7 @@ extern const struct finding_rule rule_read_twice, rule_guard, rule_held_future, 
 	rule_runtime_drop, rule_idle_waits;
 /* channels.c: whether it is a send into a channel; what such a place waits for is room, but by a semaphore. */
 bool place_is_send(const struct rule_state *st, uint64_t place);
-extern const struct finding_rule rule_channel, rule_full_channel, rule_overtaken;
+extern const struct finding_rule rule_channel, rule_full_channel, rule_overtaken, rule_unserved;
 /* sizes.c */
 extern const struct finding_rule rule_large_future, rule_boxed_future;
 /* requests.c */
@@ -185,9 +185,16 @@ bool say_call(struct buf *out, const struct moment_thread *t);
 /* The thread on which it runs; NULL: it does not, or that is not known. */
 const struct moment_thread *rule_thread_of(const struct trace_moment *m,
 					   const struct moment_task *t);
+/* held.c: the leaf for which alone a task waits, *n_leaves is 0 at first; NULL: there is none, or several. */
+const struct await_node *only_leaf(const struct await_node *n, size_t *n_leaves);
+/* What other tasks give, and should some time: no sockets, timers, messages. */
+bool is_given_by_tasks(enum await_wait wait);
 /* From when the last of these tasks came into its state, up to the moment. */
 void finding_spans_since(struct finding_draft *d, const struct rule_state *st,
 			 const struct rule_moment *rm, const size_t *tasks, size_t n);
+/* The same for all places that read the same: they differ in what is around the program's own code.
+ * 0: out of memory. */
+uint64_t same_place(const struct rule_state *st, uint64_t place);
 /* What the program's own code awaits there: "tokio::sync::mutex::lock", "" if not known. */
 const char *place_awaits(const struct rule_state *st, uint64_t place);
 /* Whether that, or what it awaits itself down to the innermost link, has the part in its name. */

@@ -14,9 +14,7 @@
 /* What a place reads may come after its events, so rules collect by its number, and look at it when
  * they judge. */
 
-/* The same for all places that read the same: they differ in what is around the program's own code.
- * 0: out of memory. */
-static uint64_t same_place(const struct rule_state *st, uint64_t place)
+uint64_t same_place(const struct rule_state *st, uint64_t place)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT;
 
@@ -283,6 +281,53 @@ static bool waits_alone(const struct rule_state *st, const struct long_waits *p)
 	       holder_waits != WF_IO && holder_waits != WF_MESSAGE;
 }
 
+/* Who has the lock for which a task of the kind waits when the recording ends. */
+static const struct moment_task *holder_for(const struct rule_state *st, uint32_t kind,
+					    const struct rule_moment **ret_rm)
+{
+	const struct findings_facts *facts = rule_facts(st);
+
+	for (size_t k = 0; k < facts->n_moments; k++) {
+		const struct rule_moment *rm = *ret_rm = &facts->moments[k];
+
+		for (size_t i = 0; i < rm->m.n_tasks && rm->m.when == MOMENT_END; i++) {
+			const struct moment_task *t = &rm->m.tasks[i];
+			const struct await_node *own,
+				*leaf = rm->kinds[i] == kind && t->tree && t->state == IS_IDLE
+						? graph_leaf(&rm->graph, t->tree, &own)
+						: NULL;
+			const struct graph_lock *lock =
+				leaf && (leaf->wait == AW_MUTEX || leaf->wait == AW_RWLOCK)
+					? graph_lock(&rm->graph, leaf)
+					: NULL;
+
+			if (lock && lock->n_holders)
+				return &rm->m.tasks[lock->holders[0]];
+		}
+	}
+	return NULL;
+}
+
+static void say_holder(const struct rule_state *st, struct finding_draft *d, uint32_t kind)
+{
+	const struct rule_moment *rm = NULL;
+	const struct moment_task *t = holder_for(st, kind, &rm);
+	const struct await_node *own = NULL;
+
+	if (!t)
+		return;
+	buf_str(&d->text, ": ");
+	say_moment_task(&d->text, t);
+	buf_str(&d->text, " has the lock when the recording ends");
+	if (t->tree && t->state == IS_IDLE)
+		graph_leaf(&rm->graph, t->tree, &own);
+	if (own) {
+		buf_str(&d->text, ", and waits");
+		say_at(&d->text, own->file, own->line, own->name);
+	}
+	finding_of_moment(d, st, rm, t);
+}
+
 static void find_convoy(struct rule_state *st, const struct long_waits *p)
 {
 	const struct convoy *worst = p->n_convoys ? &p->worst : &p->longest;
@@ -315,6 +360,7 @@ static void find_convoy(struct rule_state *st, const struct long_waits *p)
 	} else {
 		buf_str(&d->text, ", in ");
 		say_count(&d->text, p->n_convoys, "convoy", "convoys");
+		say_holder(st, d, p->kind);
 	}
 	d->f.kind = p->kind;
 	d->f.place = p->place;

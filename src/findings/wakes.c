@@ -315,6 +315,11 @@ static int judge_herd(struct rule_state *st)
 		say_count(&d->text, f->n_herds, "time", "times");
 		buf_printf(&d->text, "; %llu %% of their polls did nothing but wait again",
 			   (unsigned long long)(f->n_idle_polls * 100 / f->n_polls));
+		if (f->place) {
+			buf_str(&d->text, ", at ");
+			say_place(st, &d->text, f->place);
+			d->f.place = f->place;
+		}
 		d->f.kind = kind;
 		finding_spans(d, f->worst.first_ns, f->worst.last_ns);
 		finding_on(d, f->worst.thread);

@@ -279,21 +279,61 @@ static int nothing_on_poll(void *ctx, const struct tl_poll *poll)
 	return 0;
 }
 
+/* What comes from outside, or will come: a timer that is not overdue, a socket, a message. */
+static bool waits_at_rest(const struct rule_moment *rm, const struct moment_task *t)
+{
+	const struct await_node *own,
+		*leaf = t->tree ? graph_leaf(&rm->graph, t->tree, &own) : NULL;
+
+	if (t->state != IS_IDLE || !leaf)
+		return t->state == IS_DONE;
+	return (leaf->wait == AW_SLEEP && leaf->value > rm->m.now_ns) || leaf->wait == AW_SOCKET ||
+	       leaf->wait == AW_CHANNEL_RECV;
+}
+
+/* Whether the memory shows that the program has nothing to do: *ret_n tasks wait, all for such things. */
+static bool is_at_rest(const struct rule_state *st, uint64_t *ret_n)
+{
+	const struct findings_facts *facts = rule_facts(st);
+
+	*ret_n = 0;
+	for (size_t k = 0; k < facts->n_moments; k++) {
+		const struct rule_moment *rm = &facts->moments[k];
+
+		for (size_t i = 0; i < rm->m.n_tasks; i++) {
+			if (!tl_role_counts(rm->m.tasks[i].kind->role))
+				continue;
+			if (rm->m.when != MOMENT_END || !waits_at_rest(rm, &rm->m.tasks[i]))
+				return false;
+			++*ret_n;
+		}
+	}
+	return *ret_n;
+}
+
 static int judge_nothing(struct rule_state *st)
 {
 	const struct findings_facts *facts = rule_facts(st);
 	uint32_t n = trace_reader_n_processes(facts->reader);
+	uint64_t n_tasks;
 	const struct trace_process *p = n ? trace_reader_process(facts->reader, n - 1) : NULL;
 
 	if (facts->scope.filtered)
 		return rule_skips(st, "a filter leaves events out");
 	if (!p || ((struct nothing_state *)st)->n_polls)
 		return 0;
-	struct finding_draft *d = rule_finds(st, 80);
+	bool rests = is_at_rest(st, &n_tasks);
+	struct finding_draft *d = rule_finds(st, rests ? 20 : 80);
 	if (!d)
 		return 0;
 	buf_str(&d->text, "no task was polled in ");
 	text_duration(&d->text, facts->scope.length_ns);
+	if (rests) {
+		buf_str(&d->text, ": ");
+		say_count(&d->text, n_tasks, "task waits for a timer, a socket or a message",
+			  "tasks wait for timers, sockets and messages");
+		return 0;
+	}
 	buf_printf(&d->text,
 		   ": the program has no load, or its workers have been blocked since before the "
 		   "recording");

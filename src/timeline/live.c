@@ -40,6 +40,7 @@ static uint64_t since(const struct live_tasks *live, const struct tl_task *task)
 
 static int on_task_end(void *ctx, struct tl_task *task)
 {
+	bool unpolled = !task->spawn_seen && !task->n_polls && tl_role_counts(task->role);
 	struct live_tasks *live = ctx;
 
 	if (task->outcome != TO_PENDING)
@@ -50,8 +51,8 @@ static int on_task_end(void *ctx, struct tl_task *task)
 		.serial = task->serial,
 		.number = task->number,
 		.since_ns = since(live, task),
-		.quiet = !task->spawn_seen && !task->n_polls && !task->n_wakes &&
-			 tl_role_counts(task->role),
+		.quiet = unpolled && !task->n_wakes,
+		.unpolled = unpolled,
 	};
 	return map_put(&live->by_name, task->kind, task->id, (void *)(uintptr_t)live->n);
 }

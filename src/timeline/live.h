@@ -11,6 +11,7 @@ struct live_task {
 	uint64_t serial, number; /* as in struct tl_task */
 	uint64_t since_ns;	 /* when it came into the state in which it is; 0: not known */
 	bool quiet;		 /* it had no event in the whole recording */
+	bool unpolled;		 /* or no other than wakes */
 };
 
 struct live_tasks {

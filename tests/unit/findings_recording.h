@@ -25,7 +25,7 @@
 #define US NSEC_PER_USEC
 #define START (5000 * MS)
 #define N_THREADS 26
-#define N_RULES 46
+#define N_RULES 47
 
 enum { K_TASK, K_OTHER, K_WORKER, K_JOB, K_ROOT, K_FUTURE, K_IN_PLACE, K_HANDLER, N_KINDS };
 

@@ -96,6 +96,35 @@ static void waits_in_poll(struct recording *rec, uint64_t stack, uint64_t lacked
 
 /* Where threads lack a CPU, who holds the runtime's own lock may be one of them; a lock of the program's
  * may be held for as long as that. */
+/* At one line: two wait in turn for the lock that a third has while it writes. */
+static void test_long_lock_and_call(void **state)
+{
+	static const struct {
+		unsigned call, ms;
+	} polls[] = {{TB_WRITE, 60}, {TB_FUTEX, 90}, {TB_FUTEX, 95}};
+	struct recording rec = {.length_ns = 1000 * MS};
+	(void)state;
+	for (unsigned i = 0; i < 3; i++) {
+		uint64_t end = (2 + polls[i].ms) * MS;
+
+		worker(&rec, i);
+		spawn(&rec, i, 1 * MS, K_TASK, 1 + i);
+		poll_begin(&rec, i, 2 * MS, K_TASK, 1 + i);
+		at(&rec, i, 13 * MS, TE_SAMPLE, TM_LONG_BLOCKED, TRACE_KIND_NONE, 11 * MS,
+		   N_FRAMES);
+		block(&rec, i, end, (polls[i].ms - 1) * MS, polls[i].call);
+		poll_end(&rec, i, end, K_TASK, 1 + i, TO_READY, 0);
+	}
+	expect(&rec,
+	       "long-polls: app::task held its thread for 60.0 ms without yielding, 59.0 ms of it "
+	       "in "
+	       "write, called at ../src/retry.rs:7 app::backoff\n"
+	       "long-polls: app::task held its thread in 2 polls of 90.0 ms to 95.0 ms (185 ms in "
+	       "total), 183 ms of it in futex, called at ../src/retry.rs:7 app::backoff, for a "
+	       "lock "
+	       "that others have meanwhile, in write\n");
+}
+
 static void test_runtime_lock(void **state)
 {
 	struct recording rec = {0};
@@ -368,7 +397,7 @@ static void test_herd(void **state)
 	herd(&rec, TO_PENDING);
 	expect_rule(&rec, "herd",
 		    "up to 300 tasks of app::task were woken at once by app::other, 1 time; 100 % "
-		    "of their polls did nothing but wait again\n");
+		    "of their polls did nothing but wait again, at src/main.rs:40 app::task\n");
 	/* Each has a timer. */
 	rec.length_ns = 1000 * MS;
 	worker(&rec, 0);
@@ -384,7 +413,7 @@ static void test_herd(void **state)
 	expect_rule(
 		&rec, "herd",
 		"up to 300 tasks of app::task were woken at once by their timers, 2 times; 100 % "
-		"of their polls did nothing but wait again\n");
+		"of their polls did nothing but wait again, at src/main.rs:20 app::other\n");
 	/* What each was woken for was there. */
 	herd(&rec, TO_READY);
 	expect_rule(&rec, "herd", NULL);
@@ -973,21 +1002,22 @@ static void test_overdue(void **state)
 }
 
 /* At both ends, or at the begin only, a task runs that has no event. */
-static void runs(struct recording *rec, bool at_end)
+static void runs(struct recording *rec, bool at_end, const char *function, uint32_t call)
 {
 	static const struct moment_kind kind = {.name = "app::task",
 						.full_name = "app::task",
 						.object = "/srv/app",
 						.site = "",
 						.vtable = 0x1000};
-	static const struct moment_frame frame = {
-		.object = "", .function = "app::lock", .file = "src/main.rs", .line = 50};
+	static struct moment_frame frame = {.object = "", .file = "src/main.rs", .line = 50};
 	static struct moment_thread thread = {
-		.tid = 100, .name = "worker", .call = 203, .frames = &frame, .n_frames = 1};
+		.tid = 100, .name = "worker", .frames = &frame, .n_frames = 1};
 	static struct moment_task task = {
 		.kind = &kind, .id = 2, .addr = 64, .state = IS_RUNNING, .thread = 1};
 	static struct trace_moment moments[MOMENT_N];
 
+	frame.function = function;
+	thread.call = call;
 	rec->length_ns = 1000 * MS;
 	for (enum moment_when when = 0; when < MOMENT_N; when++) {
 		moments[when] = (struct trace_moment){.when = when,
@@ -1010,12 +1040,20 @@ static void test_stuck_poll(void **state)
 {
 	struct recording rec = {0};
 	(void)state;
-	runs(&rec, true);
+	runs(&rec, true, "app::lock", 203);
 	expect_rule(&rec, "stuck-poll",
 		    "thread 100 (worker) has been in a poll of task 2 app::task since before the "
 		    "recording: futex at src/main.rs:50 app::lock");
+	runs(&rec, true, "app::parse", 0);
+	wake(&rec, 1, 500 * MS, K_TASK, 2); /* by others */
+	expect_rule(&rec, "stuck-poll",
+		    "thread 100 (worker) has been in a poll of task 2 app::task since before the "
+		    "recording: it computes at src/main.rs:50 app::parse");
+	/* Another thread is the worker then. */
+	runs(&rec, true, "tokio::task::blocking::block_in_place", 203);
+	expect_rule(&rec, "stuck-poll", NULL);
 	/* The poll may have ended before there were hooks, if the end was not seen. */
-	runs(&rec, false);
+	runs(&rec, false, "app::lock", 203);
 	expect_rule(&rec, "stuck-poll", NULL);
 }
 
@@ -1043,7 +1081,7 @@ static void test_lanes(void **state)
 	expect_lanes(&rec, "nothing-polled", "0.000..1000.000 ms, process 0, threads, tasks");
 
 	/* A moment's task is the one of that name in the timeline, its thread the one of that tid. */
-	runs(&rec, true);
+	runs(&rec, true, "app::lock", 203);
 	expect_lanes(&rec, "stuck-poll", "0.000..1000.000 ms, process 0, threads 0, tasks 3=2");
 
 	/* Several tasks at one point: the first of them. */
@@ -1102,6 +1140,7 @@ int main(void)
 		cmocka_unit_test(test_nothing),
 		cmocka_unit_test(test_long_polls),
 		cmocka_unit_test(test_runtime_lock),
+		cmocka_unit_test(test_long_lock_and_call),
 		cmocka_unit_test(test_computes),
 		cmocka_unit_test(test_long_poll_stack),
 		cmocka_unit_test(test_slow_requests_of_ages),

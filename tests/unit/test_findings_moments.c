@@ -265,6 +265,38 @@ static void test_lost_task(void **state)
 	finds("lost-task", NULL);
 }
 
+/* It waits to be aborted. */
+static void test_pending(void **state)
+{
+	(void)state;
+	begin();
+	add_task(POINT(10))->refs = 2;
+	finds("lost-task", NULL);
+}
+
+static void rests(enum await_wait wait, uint64_t value)
+{
+	begin();
+	add_task(POINT(10, CHILDREN(LEAF(AW_SOCKET, .name = "socket ready"))));
+	add_task(POINT(20, CHILDREN(LEAF(wait, .name = "sleep", .value = value))));
+	scene.tasks[1].id = 2;
+}
+
+/* Nothing has happened: whether that is all right, the memory says. */
+static void test_rests(void **state)
+{
+	(void)state;
+	rests(AW_SLEEP, START + 60000 * MS);
+	finds("nothing-polled",
+	      "no task was polled in 1.00 s: 2 tasks wait for timers, sockets and messages\n");
+	rests(AW_SLEEP, START + 500 * MS);
+	finds("nothing-polled",
+	      "no task was polled in 1.00 s: the program has no load, or its workers");
+	rests(AW_MUTEX, 0);
+	finds("nothing-polled",
+	      "no task was polled in 1.00 s: the program has no load, or its workers");
+}
+
 /* ---- the blocking pool, handles, descriptors ---- */
 
 static void pool(unsigned n_waiting)
@@ -506,6 +538,30 @@ static void test_sends(void **state)
 		    "but not polled; it is polled, but takes nothing from this one\n");
 }
 
+/* An actor that has asked itself: the answer would come by its own channel. */
+static void asks(enum await_wait wait, uint64_t length)
+{
+	begin();
+	add_task(POINT(10,
+		       HELD(.kind = AH_CHANNEL, .type = "tokio::sync::mpsc::bounded::Receiver<u8>",
+			    .addr = CHANNEL, .counted = true, .length = length, .capacity = 8,
+			    .senders = 2),
+		       CHILDREN(POINT(20, CHILDREN(LEAF(wait, .name = "oneshot receive"))))));
+}
+
+static void test_unserved(void **state)
+{
+	(void)state;
+	asks(AW_ONESHOT, 2);
+	finds("unserved-channel",
+	      "2 messages are in the channel that task 1 app::task receives from, but all the time "
+	      "it has waited for oneshot receive at src/main.rs:20 app::task\n");
+	asks(AW_ONESHOT, 0);
+	finds("unserved-channel", NULL);
+	asks(AW_SOCKET, 2);
+	finds("unserved-channel", NULL);
+}
+
 static void broadcast(uint64_t length)
 {
 	channel(length, 64);
@@ -596,8 +652,9 @@ int main(void)
 		cmocka_unit_test(test_guards),	      cmocka_unit_test(test_idle_waits),
 		cmocka_unit_test(test_held_future),   cmocka_unit_test(test_channel),
 		cmocka_unit_test(test_channel_grows), cmocka_unit_test(test_sends),
-		cmocka_unit_test(test_broadcast),     cmocka_unit_test(test_runtime_drop),
-		cmocka_unit_test(test_sizes),
+		cmocka_unit_test(test_pending),	      cmocka_unit_test(test_rests),
+		cmocka_unit_test(test_unserved),      cmocka_unit_test(test_broadcast),
+		cmocka_unit_test(test_runtime_drop),  cmocka_unit_test(test_sizes),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
