@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * An index is built from what a timeline emits: each slice goes to the cells of its thread and of
- * its family (series.h), to a heat map by how long it was, and, if it is long, to the spans.
+ * An index is built from what a timeline emits (feed.c): each slice goes to the cells of its thread
+ * and of its family (series.h), to a heat map by how long it was, and, if it is long, to the spans.
  * Memory has a bound: cells get wider, fewer slices count as long, samples get rarer when one is
  * reached.
  */
@@ -25,13 +25,16 @@
 #define FIRST_EXACT_NS 65536u
 #define FIRST_HEAT_LOG2 10u
 
+static int take(struct index_builder *b, const struct index_item *item);
+
 struct index_builder *index_builder_new(const struct trace_reader *r, uint64_t base_ns)
 {
 	struct index_builder *b = calloc(1, sizeof(*b));
 
 	if (!b)
 		return NULL;
-	b->reader = r;
+	b->feed.reader = r;
+	b->feed.take = take;
 	b->exact_ns = FIRST_EXACT_NS;
 	b->sample_every = 1;
 	b->heat_width_log2 = FIRST_HEAT_LOG2;
@@ -43,6 +46,7 @@ void index_builder_free(struct index_builder *b)
 {
 	if (!b)
 		return;
+	index_builder_join(b);
 	for (uint32_t i = 0; i < b->n_lanes; i++) {
 		struct building_lane *lane = b->lanes[i];
 		free(lane->waits);
@@ -203,10 +207,9 @@ static int heat(struct index_builder *b, struct building_lane *lane, enum index_
 /* A slice that is no span: of tasks the number is kept. */
 static int leave_out(struct index_builder *b, const struct index_span *span)
 {
-	const struct trace_kind *k =
-		span->type == SPAN_TASK ? trace_reader_kind(b->reader, span->kind) : NULL;
-
-	return k ? numbers_add(&b->numbers, span, k->address_named) : 0;
+	if (span->type != SPAN_TASK || !(span->flags & SPAN_NUMBERED))
+		return 0;
+	return numbers_add(&b->numbers, span, span->flags & SPAN_BY_ADDRESS);
 }
 
 int index_builder_widen_exact(struct index_builder *b)
@@ -258,177 +261,146 @@ static void thin_samples(struct index_builder *b)
 	b->sample_every *= 2;
 }
 
-/* ---- the sink ---- */
+/* ---- what the timeline emits ---- */
 
-static int on_task_end(void *ctx, struct tl_task *task)
+static int take_task(struct index_builder *b, const struct index_item *item)
 {
-	struct index_builder *b = ctx;
-	struct building_lane *lane = lane_of(b, IL_FAMILY, task->kind);
-	struct index_span span;
+	struct building_lane *lane = lane_of(b, IL_FAMILY, item->span.kind);
 
-	index_span_of_task(task, &span);
 	if (lane) {
 		lane->info.tasks++;
-		lane->info.role = task->role;
+		lane->info.role = item->role;
 	}
-	return add_span(b, &span);
+	return add_span(b, &item->span);
 }
 
-static int on_poll(void *ctx, const struct tl_poll *poll)
+static int take_poll(struct index_builder *b, const struct index_item *item)
 {
-	struct index_builder *b = ctx;
-	struct building_lane *family = lane_of(b, IL_FAMILY, poll->task->kind);
-	struct building_lane *thread = lane_of(b, IL_THREAD, poll->thread);
-	struct index_span span;
-	uint64_t held = poll->begin_ns + tl_poll_held_ns(poll);
-	uint64_t length = poll->end_ns - poll->begin_ns;
-	bool loop = poll->task->role == TR_WORKER;
+	const struct index_span *span = &item->span;
+	struct building_lane *family = lane_of(b, IL_FAMILY, span->kind);
+	struct building_lane *thread = lane_of(b, IL_THREAD, span->thread);
+	uint64_t held = span->begin_ns + item->held_ns;
+	uint64_t length = span->end_ns - span->begin_ns;
+	bool loop = item->role == TR_WORKER;
 
-	index_span_of_poll(poll, &span);
 	if (family) {
 		family->info.polls++;
-		family->info.role = poll->task->role;
+		family->info.role = item->role;
 	}
-	TRY(stretch(b, family, IX_POLLING, poll->begin_ns, poll->end_ns));
-	TRY(value(b, family, IX_POLLS, poll->begin_ns, 1));
-	TRY(value(b, family, IX_LONGEST, poll->begin_ns, length));
-	if (!poll->depth && !loop) {
+	TRY(stretch(b, family, IX_POLLING, span->begin_ns, span->end_ns));
+	TRY(value(b, family, IX_POLLS, span->begin_ns, 1));
+	TRY(value(b, family, IX_LONGEST, span->begin_ns, length));
+	if (!span->depth && !loop) {
 		if (thread)
 			thread->info.polls++;
-		TRY(stretch(b, thread, IX_POLLING, poll->begin_ns, held));
-		TRY(value(b, thread, IX_POLLS, poll->begin_ns, 1));
-		TRY(value(b, thread, IX_LONGEST, poll->begin_ns, length));
-		if (poll->task->role == TR_TASK)
-			TRY(overview(b, IX_POLLING, poll->begin_ns, held));
+		TRY(stretch(b, thread, IX_POLLING, span->begin_ns, held));
+		TRY(value(b, thread, IX_POLLS, span->begin_ns, 1));
+		TRY(value(b, thread, IX_LONGEST, span->begin_ns, length));
+		if (item->role == TR_TASK)
+			TRY(overview(b, IX_POLLING, span->begin_ns, held));
 	}
-	if (tl_poll_measured(poll) && !loop)
-		TRY(heat(b, family, IH_POLLS, poll->begin_ns, poll->end_ns));
-	return add_span(b, &span);
+	if (item->measured && !loop)
+		TRY(heat(b, family, IH_POLLS, span->begin_ns, span->end_ns));
+	return add_span(b, &item->span);
 }
 
-static int on_wait(void *ctx, const struct tl_wait *wait)
+static int take_wait(struct index_builder *b, const struct index_item *item)
 {
-	struct index_builder *b = ctx;
-	struct building_lane *family = lane_of(b, IL_FAMILY, wait->task->kind);
-	struct index_span span;
-	struct series *s;
+	const struct index_span *span = &item->span;
+	struct building_lane *family = lane_of(b, IL_FAMILY, span->kind);
 
-	if (wait->state == TS_WAITING) {
-		s = family ? waiting_at(b, family, wait->place) : NULL;
+	if (span->type == SPAN_WAIT) {
+		struct series *s = family ? waiting_at(b, family, span->what) : NULL;
 		if (s)
-			TRY(series_stretch(s, wait->begin_ns, wait->end_ns));
-		TRY(heat(b, family, IH_WAITS, wait->begin_ns, wait->end_ns));
-	} else if (wait->state == TS_SCHEDULED) {
-		TRY(stretch(b, family, IX_READY, wait->begin_ns, wait->end_ns));
-		if (wait->task->role == TR_TASK)
-			TRY(overview(b, IX_READY, wait->begin_ns, wait->end_ns));
-		TRY(heat(b, family, IH_DELAYS, wait->begin_ns, wait->end_ns));
+			TRY(series_stretch(s, span->begin_ns, span->end_ns));
+		TRY(heat(b, family, IH_WAITS, span->begin_ns, span->end_ns));
+	} else {
+		TRY(stretch(b, family, IX_READY, span->begin_ns, span->end_ns));
+		if (item->role == TR_TASK)
+			TRY(overview(b, IX_READY, span->begin_ns, span->end_ns));
+		TRY(heat(b, family, IH_DELAYS, span->begin_ns, span->end_ns));
 	}
-	return index_span_of_wait(wait, &span) ? add_span(b, &span) : 0;
+	return add_span(b, &item->span);
 }
 
-static int on_block(void *ctx, const struct tl_block *block)
+static int take_block(struct index_builder *b, const struct index_item *item)
 {
-	struct index_builder *b = ctx;
-	struct index_span span;
+	const struct index_span *span = &item->span;
 
-	index_span_of_block(block, &span);
-	if (block->keeps_worker) {
-		TRY(stretch(b, lane_of(b, IL_FAMILY, block->task->kind), IX_BLOCKED,
-			    block->begin_ns, block->end_ns));
-		TRY(stretch(b, lane_of(b, IL_THREAD, block->thread), IX_BLOCKED, block->begin_ns,
-			    block->end_ns));
-		TRY(overview(b, IX_BLOCKED, block->begin_ns, block->end_ns));
+	if (span->flags & SPAN_KEEPS) {
+		TRY(stretch(b, lane_of(b, IL_FAMILY, span->kind), IX_BLOCKED, span->begin_ns,
+			    span->end_ns));
+		TRY(stretch(b, lane_of(b, IL_THREAD, span->thread), IX_BLOCKED, span->begin_ns,
+			    span->end_ns));
+		TRY(overview(b, IX_BLOCKED, span->begin_ns, span->end_ns));
 	}
-	return add_span(b, &span);
+	return add_span(b, &item->span);
 }
 
-static int on_park(void *ctx, const struct tl_park *park)
+static int take_off_cpu(struct index_builder *b, const struct index_item *item)
 {
-	struct index_builder *b = ctx;
-	struct index_span span;
+	const struct index_span *span = &item->span;
 
-	index_span_of_park(park, &span);
-	TRY(stretch(b, lane_of(b, IL_THREAD, park->thread), IX_PARKED, park->begin_ns,
-		    park->end_ns));
-	return add_span(b, &span);
+	TRY(stretch(b, lane_of(b, IL_THREAD, span->thread), IX_OFF_CPU, span->begin_ns,
+		    span->end_ns));
+	if (span->kind != TRACE_KIND_NONE)
+		TRY(stretch(b, lane_of(b, IL_FAMILY, span->kind), IX_OFF_CPU, span->begin_ns,
+			    span->end_ns));
+	return add_span(b, &item->span);
 }
 
-static int on_off_cpu(void *ctx, const struct tl_off_cpu *off)
+static int take_sample(struct index_builder *b, const struct index_item *item)
 {
-	struct index_builder *b = ctx;
-	struct index_span span;
-
-	index_span_of_off_cpu(off, &span);
-	TRY(stretch(b, lane_of(b, IL_THREAD, off->thread), IX_OFF_CPU, off->begin_ns, off->end_ns));
-	if (off->task)
-		TRY(stretch(b, lane_of(b, IL_FAMILY, off->task->kind), IX_OFF_CPU, off->begin_ns,
-			    off->end_ns));
-	return add_span(b, &span);
-}
-
-static int on_syscall(void *ctx, const struct tl_syscall *call)
-{
-	struct index_builder *b = ctx;
-	struct index_span span;
-
-	index_span_of_syscall(call, &span);
-	return add_span(b, &span);
-}
-
-static int on_sample(void *ctx, const struct tl_sample *sample)
-{
-	struct index_builder *b = ctx;
-	struct index_span span = {
-		.begin_ns = sample->time_ns,
-		.end_ns = sample->time_ns,
-		.thread = sample->thread,
-		.kind = sample->task ? sample->task->kind : TRACE_KIND_NONE,
-		.task = sample->task ? sample->task->id : 0,
-		.what = sample->stack,
-		.since_ns = sample->weight,
-		.type = SPAN_SAMPLE,
-		.outcome = sample->type,
-	};
-
-	if (sample->type > TM_INSTRUCTIONS)
-		return 0;
 	if (b->n_samples++ % b->sample_every)
 		return 0;
-	span.since_ns *= b->sample_every;
+	/* The next one counts for those that are left out, too. */
+	uint64_t weight = item->span.since_ns * b->sample_every;
 	if (b->samples.n == MAX_SAMPLES)
 		thin_samples(b);
 	if (!GROW(b->samples.items, b->samples.n, b->samples.cap))
 		return -ENOMEM;
-	b->samples.items[b->samples.n++] = span;
+	b->samples.items[b->samples.n] = item->span;
+	b->samples.items[b->samples.n++].since_ns = weight;
 	return 0;
 }
 
-static int on_thread_end(void *ctx, const struct tl_thread *thread)
+static int take_thread_end(struct index_builder *b, const struct index_item *item)
 {
-	struct index_builder *b = ctx;
-	struct building_lane *lane = lane_of(b, IL_THREAD, thread->thread);
+	struct building_lane *lane = lane_of(b, IL_THREAD, item->span.thread);
 
 	if (lane)
-		lane->info.role = thread->root	   ? IX_BLOCK_ON
-				  : thread->worker ? IX_WORKER
-						   : IX_OTHER;
-	if (thread->end_ns > b->latest_ns)
-		b->latest_ns = thread->end_ns;
+		lane->info.role = item->role;
+	if (item->span.end_ns > b->latest_ns)
+		b->latest_ns = item->span.end_ns;
 	return 0;
 }
 
-const struct timeline_sink index_sink = {
-	.task_end = on_task_end,
-	.poll = on_poll,
-	.wait = on_wait,
-	.block = on_block,
-	.park = on_park,
-	.syscall = on_syscall,
-	.off_cpu = on_off_cpu,
-	.sample = on_sample,
-	.thread_end = on_thread_end,
-};
+static int take(struct index_builder *b, const struct index_item *item)
+{
+	switch (item->span.type) {
+	case SPAN_POLL:
+		return take_poll(b, item);
+	case SPAN_WAIT:
+	case SPAN_READY:
+		return take_wait(b, item);
+	case SPAN_PARK:
+		TRY(stretch(b, lane_of(b, IL_THREAD, item->span.thread), IX_PARKED,
+			    item->span.begin_ns, item->span.end_ns));
+		return add_span(b, &item->span);
+	case SPAN_CALL:
+		return take_block(b, item);
+	case SPAN_OFF_CPU:
+		return take_off_cpu(b, item);
+	case SPAN_TASK:
+		return take_task(b, item);
+	case SPAN_SAMPLE:
+		return take_sample(b, item);
+	case INDEX_ITEM_THREAD_END:
+		return take_thread_end(b, item);
+	default:
+		return add_span(b, &item->span);
+	}
+}
 
 /* ---- where events are in the file ---- */
 

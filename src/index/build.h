@@ -2,9 +2,35 @@
 /* An index that is being built. Private to this module. */
 #pragma once
 
+#include "base/handover.h"
 #include "index/index.h"
 #include "index/numbers.h"
 #include "index/series.h"
+
+#include <pthread.h>
+
+#define INDEX_ITEM_THREAD_END SPAN_N /* as a span's type: the end of a thread, `role` is its */
+
+/* What the timeline emits of one slice. */
+struct index_item {
+	struct index_span span;
+	uint64_t held_ns; /* a poll: tl_poll_held_ns() */
+	uint8_t role;	  /* of the task, enum trace_role; of a thread, enum index_thread_role */
+	bool measured;	  /* a poll: tl_poll_measured() */
+};
+
+/* From the timeline to the builder: at once, or through a thread. */
+struct index_feed {
+	const struct trace_reader *reader;
+	int (*take)(struct index_builder *b,
+		    const struct index_item *item); /* 0 or negative errno */
+	struct index_item one;
+	pthread_t thread;
+	struct handover *lots; /* NULL: there is no thread */
+	struct index_item *filling;
+	size_t n; /* in it */
+	int code; /* of the thread, which has ended */
+};
 
 struct building_lane {
 	struct index_lane info;
@@ -23,7 +49,7 @@ struct span_list {
 };
 
 struct index_builder {
-	const struct trace_reader *reader;
+	struct index_feed feed;
 	struct series_set set;
 	struct series *overview[IX_N];
 	struct building_lane **lanes;
@@ -47,3 +73,5 @@ struct index_builder {
 int index_builder_widen_exact(struct index_builder *b);
 /* Heat maps of twice as wide cells. */
 void index_builder_widen_heat(struct index_builder *b);
+/* Waits until all that was emitted is in it. 0 or what the thread failed with. */
+int index_builder_join(struct index_builder *b);

@@ -79,10 +79,12 @@ enum span_type {
 };
 
 enum span_flags {
-	SPAN_OPEN = 1,	     /* it went on when the trace ended */
-	SPAN_KEEPS = 2,	     /* a call: it kept the worker from other tasks */
-	SPAN_SPAWN_SEEN = 4, /* a task */
-	SPAN_WOKEN = 8,	     /* a poll: it was woken inside */
+	SPAN_OPEN = 1,	      /* it went on when the trace ended */
+	SPAN_KEEPS = 2,	      /* a call: it kept the worker from other tasks */
+	SPAN_SPAWN_SEEN = 4,  /* a task */
+	SPAN_WOKEN = 8,	      /* a poll: it was woken inside */
+	SPAN_NUMBERED = 16,   /* a task: search finds it by its number */
+	SPAN_BY_ADDRESS = 32, /* a task: its runtime names it by its address */
 };
 
 /* A stretch of time of a task or a thread. Times are CLOCK_MONOTONIC. */
@@ -127,6 +129,8 @@ struct index_builder;
 /* NULL: out of memory. `base_ns`: time of the first event. The reader must outlive it. */
 struct index_builder *index_builder_new(const struct trace_reader *r, uint64_t base_ns);
 void index_builder_free(struct index_builder *b);
+/* Before the timeline emits anything: a thread of its own adds up what it emits. 0 or negative errno: it is added at once. */
+int index_builder_start(struct index_builder *b);
 /* Of a timeline over the whole trace; its context is the builder. Does not use the `user` of tasks. */
 extern const struct timeline_sink index_sink;
 /* For trace_reader_watch_chunks(). */

@@ -220,13 +220,13 @@ static void end_spans(struct span_list *list, uint64_t end_ns)
 
 static int put_kinds(struct index_builder *b, struct index_writer *w, struct index_piece *ret)
 {
-	uint32_t n = trace_reader_n_kinds(b->reader);
+	uint32_t n = trace_reader_n_kinds(b->feed.reader);
 	_cleanup_free_ uint8_t *used = calloc((size_t)n + 1, 1);
 
 	if (!used)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < n; i++)
-		used[i] = trace_reader_kind_used(b->reader, i);
+		used[i] = trace_reader_kind_used(b->feed.reader, i);
 	return put_piece(w, used, 1, n, ret);
 }
 
@@ -306,6 +306,9 @@ int index_builder_write(struct index_builder *b, int fd, const struct index_trac
 		.n_lost = totals->n_lost,
 		.flags = b->chunks_left_out ? INDEX_NO_CHUNKS : 0,
 	};
+	int joined = index_builder_join(b);
+	if (joined < 0)
+		return error_sys(err, joined, "cannot make the index");
 	int copy = dup(fd), code;
 	_cleanup_free_ struct index_writer *w = calloc(1, sizeof(*w));
 

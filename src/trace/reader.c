@@ -6,6 +6,9 @@
  * out*: the merge delivers what is older than the watermark of the round before. At the end of the
  * file, whatever kind of end, everything left is given out.
  *
+ * With trace_reader_read_ahead() a thread does all that, up to some lots of events ahead of the caller, as far as the
+ * tables allow: it changes them only while the caller waits for more events. So all is as without it.
+ *
  * The file is a stranger's, and perhaps a torso. A chunk whose header is sound but whose payload is
  * not is stepped over and counted; anything worse is the end. trace_reader_truncated() puts what
  * was counted into one sentence.
@@ -15,6 +18,8 @@
 #include "base/buf.h"
 #include "base/cursor.h"
 #include "base/file.h"
+#include "base/file_map.h"
+#include "base/handover.h"
 #include "base/map.h"
 #include "base/text.h"
 #include "base/vec.h"
@@ -25,6 +30,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -32,10 +39,19 @@
 
 #define INPUT_BYTES (256u << 10)
 #define TABLES_BYTES (4u << 10)
+#define LOTS_AHEAD 8u
+#define LOT_EVENTS 2048u
 /* A trace whose moments are larger than this, as they are kept or as they are read, is a hostile
  * one. */
 #define MAX_KEPT_BYTES ((uint64_t)256 << 20)
 #define MAX_MOMENTS_RAW_BYTES ((uint64_t)2 << 30)
+
+/* What the thread hands over. */
+struct lot {
+	int code; /* as trace_reader_next(), after the events */
+	struct error err;
+	struct trace_event events[LOT_EVENTS];
+};
 
 struct trace_reader {
 	int fd;
@@ -51,7 +67,7 @@ struct trace_reader {
 		enum moment_when when;
 		uint32_t next; /* of its moment, index + 1; 0: none */
 		uint32_t last; /* of its moment; known of the first */
-		bool damaged;  /* and counted as such */
+		bool damaged;
 	} * moments;
 	uint32_t n_moments, moments_cap;
 	uint32_t *names; /* of these, the first ones of a moment */
@@ -69,6 +85,15 @@ struct trace_reader {
 	const uint64_t *picks; /* offsets of the chunks that are read; NULL: all */
 	size_t n_picks, pick_at;
 
+	struct ahead {
+		pthread_t thread;
+		struct handover *lots; /* NULL: there is no thread */
+		struct lot *filling;
+		size_t n;	       /* events in it */
+		const struct lot *lot; /* the caller's */
+	} ahead;
+	uint64_t progress; /* offset, as the caller may read it */
+
 	const struct trace_event *run, *run_end;
 	bool giving, ended, forced;
 	uint64_t limit;	    /* of what is given out now */
@@ -76,7 +101,9 @@ struct trace_reader {
 	uint64_t n_given;
 
 	/* what is wrong with the file */
-	uint64_t n_damaged, first_damaged;
+	struct damage {
+		uint64_t n, first; /* chunks; the offset of the first */
+	} damage;
 	uint64_t n_expected; /* of the END chunk */
 	bool end_seen;
 	const char *cut; /* why reading ended without END */
@@ -171,16 +198,18 @@ static int read_header(struct trace_reader *r, struct error *err)
 	return skip_bytes(r, h.header_bytes - sizeof(h), err);
 }
 
-static void note_damage(struct trace_reader *r, uint64_t offset)
+static void note_damage(struct damage *damage, uint64_t offset)
 {
-	if (!r->n_damaged || offset < r->first_damaged)
-		r->first_damaged = offset;
-	r->n_damaged++;
+	if (!damage->n || offset < damage->first)
+		damage->first = offset;
+	damage->n++;
 }
 
 static void on_damage(void *ctx, uint64_t offset)
 {
-	note_damage(ctx, offset);
+	struct trace_reader *r = ctx;
+
+	note_damage(&r->damage, offset);
 }
 
 /* Takes the file, which `error_code` says why it could not be opened if it is negative. */
@@ -249,10 +278,13 @@ int trace_reader_open_fd(int fd, struct trace_reader **ret_reader, struct error 
 	return open_file(fd, -EBADF, "the recording", ret_reader, err);
 }
 
+static void ahead_stop(struct trace_reader *r);
+
 void trace_reader_free(struct trace_reader *r)
 {
 	if (!r)
 		return;
+	ahead_stop(r);
 	if (r->fd >= 0)
 		close(r->fd);
 	merge_free(r->merge);
@@ -276,6 +308,7 @@ int trace_reader_fd(const struct trace_reader *r)
 
 static void end(struct trace_reader *r, const char *cut)
 {
+	__atomic_store_n(&r->progress, r->offset, __ATOMIC_RELAXED);
 	r->ended = true;
 	r->cut = cut;
 	r->giving = true;
@@ -357,6 +390,22 @@ static void call_watch(const struct trace_reader *r, const struct merge_chunk *c
 		r->watch(r->watch_ctx, &chunk);
 }
 
+/* The caller looks at the tables: what is not its turn yet waits. False: it has stopped. */
+static bool may_change_tables(struct trace_reader *r)
+{
+	struct ahead *a = &r->ahead;
+
+	if (!a->filling)
+		return true;
+	if (a->n)
+		handover_give(a->lots, a->n);
+	a->n = 0;
+	if (!handover_wait_taken(a->lots))
+		return false;
+	a->filling = handover_slot(a->lots);
+	return a->filling;
+}
+
 /* Takes the chunk. */
 static int take_payload(struct trace_reader *r, enum plx_chunk_type type, struct merge_chunk *chunk)
 {
@@ -364,6 +413,10 @@ static int take_payload(struct trace_reader *r, enum plx_chunk_type type, struct
 	uint32_t size = chunk->size;
 	int code = 0;
 
+	if ((type == PLX_MOMENT || type == PLX_META) && !may_change_tables(r)) {
+		free(chunk);
+		return -ECANCELED;
+	}
 	if (type == PLX_MOMENT) {
 		code = take_moment(r, chunk);
 		chunk = NULL;
@@ -389,7 +442,7 @@ static int take_payload(struct trace_reader *r, enum plx_chunk_type type, struct
 	}
 	free(chunk);
 	if (code == -EBADMSG) {
-		note_damage(r, offset);
+		note_damage(&r->damage, offset);
 		code = 0;
 	}
 	return code;
@@ -426,6 +479,7 @@ static int read_chunk(struct trace_reader *r, struct error *err)
 	if (r->picks && seek(r, r->picks[r->pick_at++]) < 0)
 		return error_sys(err, -EIO, "cannot read the trace");
 	uint64_t offset = r->offset;
+	__atomic_store_n(&r->progress, offset, __ATOMIC_RELAXED);
 
 	ssize_t n = read_bytes(r, &h, sizeof(h));
 	if (n < 0)
@@ -469,7 +523,7 @@ static int read_chunk(struct trace_reader *r, struct error *err)
 	chunk->size = h.size;
 
 	if (h.payload_checksum != plx_crc32c(chunk->payload, h.size)) {
-		note_damage(r, offset);
+		note_damage(&r->damage, offset);
 		free(chunk);
 		return 0;
 	}
@@ -485,7 +539,8 @@ static int read_chunk(struct trace_reader *r, struct error *err)
 /* ---- events ---- */
 
 /* Finds the next events: 1, 0 at the end, negative errno. */
-static int next_run(struct trace_reader *r, struct error *err)
+static int next_run(struct trace_reader *r, const struct trace_event **ret_run, size_t *ret_n,
+		    struct error *err)
 {
 	for (;;) {
 		if (!r->giving) {
@@ -494,15 +549,11 @@ static int next_run(struct trace_reader *r, struct error *err)
 				return code;
 			continue;
 		}
-		const struct trace_event *run;
-		size_t n;
-		int code = merge_next(r->merge, r->limit, r->forced, &run, &n);
+		int code = merge_next(r->merge, r->limit, r->forced, ret_run, ret_n);
 		if (code < 0)
 			return error_sys(err, code, "cannot merge the trace's events");
 		if (code > 0) {
-			r->run = run;
-			r->run_end = run + n;
-			r->n_given += n;
+			r->n_given += *ret_n;
 			/* Forced because too much was held: only as long as that is so. */
 			if (r->forced && !r->ended && !merge_full(r->merge))
 				r->giving = r->forced = false;
@@ -527,12 +578,115 @@ bool trace_reader_use_kind(struct trace_reader *r, uint32_t i)
 	return true;
 }
 
+/* ---- reading ahead ---- */
+
+/* Fills the slot, or up to where reading ends. As next_run(). */
+static int fill_lot(struct trace_reader *r, struct error *err)
+{
+	struct ahead *a = &r->ahead;
+
+	/* A slot that is full is given; so is one when a chunk waits for the caller. */
+	for (;;) {
+		const struct trace_event *run;
+		size_t n;
+		int code = next_run(r, &run, &n, err);
+
+		if (code <= 0)
+			return code;
+		if (a->n + n > LOT_EVENTS) {
+			handover_give(a->lots, a->n);
+			a->n = 0;
+			a->filling = handover_slot(a->lots);
+			if (!a->filling)
+				return -ECANCELED;
+		}
+		memcpy(a->filling->events + a->n, run, n * sizeof(*run));
+		a->filling->code = 1;
+		a->n += n;
+	}
+}
+
+static void *read_ahead(void *arg)
+{
+	struct trace_reader *r = arg;
+	struct ahead *a = &r->ahead;
+	struct error err = {0};
+
+	a->filling = handover_slot(a->lots);
+	int code = a->filling ? fill_lot(r, &err) : -ECANCELED;
+	if (a->filling) {
+		a->filling->code = code;
+		a->filling->err = err;
+		handover_give(a->lots, a->n);
+	}
+	a->filling = NULL;
+	handover_end(a->lots);
+	return NULL;
+}
+
+static void ahead_stop(struct trace_reader *r)
+{
+	if (!r->ahead.lots)
+		return;
+	handover_stop(r->ahead.lots);
+	pthread_join(r->ahead.thread, NULL);
+	handover_free(r->ahead.lots);
+	r->ahead = (struct ahead){0};
+	r->run = r->run_end = NULL;
+}
+
+int trace_reader_read_ahead(struct trace_reader *r)
+{
+	sigset_t before;
+
+	if (r->ahead.lots || r->more)
+		return -EBUSY;
+	struct handover *lots = handover_new(LOTS_AHEAD, sizeof(struct lot));
+	if (!lots)
+		return -ENOMEM;
+	r->ahead = (struct ahead){.lots = lots};
+	file_map_block_signals(&before);
+	int code = -pthread_create(&r->ahead.thread, NULL, read_ahead, r);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (code < 0) {
+		handover_free(lots);
+		r->ahead = (struct ahead){0};
+	}
+	return code;
+}
+
+/* As next_run(), of what the thread has read. */
+static int next_lot(struct ahead *a, const struct trace_event **ret_run, size_t *ret_n,
+		    struct error *err)
+{
+	*ret_n = 0;
+	while (!*ret_n) {
+		if (a->lot && a->lot->code <= 0) {
+			if (a->lot->code < 0)
+				*err = a->lot->err;
+			return a->lot->code;
+		}
+		a->lot = handover_take(a->lots, ret_n);
+		if (!a->lot)
+			return error_set(err, -ENOMEM, "out of memory");
+	}
+	*ret_run = a->lot->events;
+	return 1;
+}
+
+/* ---- the next event ---- */
+
 int trace_reader_next(struct trace_reader *r, struct trace_event *ret_event, struct error *err)
 {
 	if (__builtin_expect(r->run == r->run_end, 0)) {
-		int code = next_run(r, err);
-		if (code <= 0)
+		size_t n;
+		int code = r->ahead.lots ? next_lot(&r->ahead, &r->run, &n, err)
+					 : next_run(r, &r->run, &n, err);
+		if (code <= 0) {
+			r->run_end = r->run;
 			return code;
+		}
+		r->run_end = r->run + n;
 	}
 	*ret_event = *r->run++;
 	if (ret_event->thread < r->meta.threads.n) {
@@ -560,7 +714,7 @@ static void begin_again(struct trace_reader *r)
 	r->run = r->run_end = NULL;
 	r->giving = r->ended = r->forced = r->end_seen = r->tables_only = false;
 	r->limit = r->watermark = r->n_given = 0;
-	r->n_damaged = r->first_damaged = 0;
+	r->damage = (struct damage){0};
 	for (uint32_t i = 0; i < r->n_moments; i++)
 		r->moments[i].damaged = false;
 	r->cut = NULL;
@@ -568,6 +722,7 @@ static void begin_again(struct trace_reader *r)
 
 int trace_reader_rewind(struct trace_reader *r, struct error *err)
 {
+	ahead_stop(r);
 	if (lseek(r->fd, 0, SEEK_CUR) < 0 || lseek(r->fd, r->header_bytes, SEEK_SET) < 0)
 		return errno == ESPIPE
 			       ? error_set(err, -ESPIPE,
@@ -605,6 +760,7 @@ int trace_reader_pick(struct trace_reader *r, int fd, const uint64_t *offsets, s
 			close(fd);
 		return error_set(err, -ESPIPE, "parts of a trace are read from a file only");
 	}
+	ahead_stop(r);
 	close(r->fd);
 	r->fd = fd;
 	begin_again(r);
@@ -780,8 +936,6 @@ int trace_reader_moment(struct trace_reader *r, uint32_t process, enum moment_wh
 
 		code = moment_decode(&m, part->chunk->payload, part->chunk->size);
 		if (code == -EBADMSG) {
-			if (!part->damaged)
-				note_damage(r, part->chunk->offset);
 			part->damaged = true;
 			code = 0;
 		}
@@ -800,6 +954,7 @@ int trace_reader_skip_events(struct trace_reader *r, struct error *err)
 {
 	int code = 0;
 
+	ahead_stop(r);
 	r->tables_only = true;
 	while (!r->ended && code == 0)
 		code = read_chunk(r, err);
@@ -808,13 +963,25 @@ int trace_reader_skip_events(struct trace_reader *r, struct error *err)
 	return code;
 }
 
+/* With the moments that turned out to be damaged when they were asked for. */
+static struct damage all_damage(const struct trace_reader *r)
+{
+	struct damage all = r->damage;
+
+	for (uint32_t i = 0; i < r->n_moments; i++)
+		if (r->moments[i].damaged)
+			note_damage(&all, r->moments[i].chunk->offset);
+	return all;
+}
+
 bool trace_reader_truncated(struct trace_reader *r, const char **ret_text)
 {
 	struct buf *story = &r->story;
+	struct damage damage = all_damage(r);
 	bool missing = r->end_seen && r->n_given < r->n_expected;
 
 	*ret_text = NULL;
-	if (!r->cut && !r->n_damaged && !missing)
+	if (!r->cut && !damage.n && !missing)
 		return false;
 
 	buf_clear(story);
@@ -823,21 +990,21 @@ bool trace_reader_truncated(struct trace_reader *r, const char **ret_text)
 			   "the trace ends at byte %" PRIu64 " %s: what was recorded after it is "
 			   "lost",
 			   r->offset, r->cut);
-	if (r->n_damaged)
-		buf_printf(
-			story, "%s%" PRIu64 " damaged %s skipped (the first at byte %" PRIu64 ")",
-			r->cut ? "; " : "", r->n_damaged,
-			r->n_damaged == 1 ? "chunk of the trace was" : "chunks of the trace were",
-			r->first_damaged);
+	if (damage.n)
+		buf_printf(story,
+			   "%s%" PRIu64 " damaged %s skipped (the first at byte %" PRIu64 ")",
+			   r->cut ? "; " : "", damage.n,
+			   damage.n == 1 ? "chunk of the trace was" : "chunks of the trace were",
+			   damage.first);
 	if (missing)
 		buf_printf(story, "%s%" PRIu64 " of %" PRIu64 " events are lost",
-			   r->n_damaged ? ": " : "", r->n_expected - r->n_given, r->n_expected);
+			   damage.n ? ": " : "", r->n_expected - r->n_given, r->n_expected);
 	*ret_text = buf_failed(story) ? "the trace is cut or damaged" : story->data;
 	return true;
 }
 
 void trace_reader_progress(const struct trace_reader *r, uint64_t *ret_done, uint64_t *ret_total)
 {
-	*ret_done = r->offset;
+	*ret_done = __atomic_load_n(&r->progress, __ATOMIC_RELAXED);
 	*ret_total = r->total_bytes;
 }

@@ -91,6 +91,11 @@ int trace_reader_fd(const struct trace_reader *r);
  * an event in the file is in the tables when the event is returned. */
 int trace_reader_next(struct trace_reader *r, struct trace_event *ret_event, struct error *err);
 
+/* From now on a thread reads ahead of the caller, to the end or until the reader begins again; the events and the
+ * tables are the same at every event. That thread also calls what trace_reader_watch_chunks() names.
+ * Not where more is waited for at the file's end. 0 or negative errno: it reads as before. */
+int trace_reader_read_ahead(struct trace_reader *r);
+
 /* The next event may have to be waited for: what was made of those before should be shown now. */
 bool trace_reader_may_wait(const struct trace_reader *r);
 

@@ -85,6 +85,11 @@ int view_make_begin(struct view_making *m, int trace, const struct view_progress
 		return error_set(err, -ENOMEM, "out of memory for an index");
 	also.ctx = m->builder;
 	trace_reader_watch_chunks(m->reader, index_builder_chunk, m->builder);
+	/* Without these threads it takes longer. A process that follows a growing trace forks: it has none. */
+	if (!m->more) {
+		trace_reader_read_ahead(m->reader);
+		index_builder_start(m->builder);
+	}
 	return report_make(m->reader, &opt, &m->report, err);
 }
 

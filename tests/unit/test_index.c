@@ -241,7 +241,8 @@ static struct trace_reader *open_trace(int fd)
 	return r;
 }
 
-static struct index *make_index(int trace, const struct index_trace *id, int *ret_fd)
+/* `threads`: as `pollux view` does it, with a thread that reads and one that adds up. */
+static struct index *make_index(int trace, const struct index_trace *id, bool threads, int *ret_fd)
 {
 	struct trace_reader *r = open_trace(trace);
 	struct timeline_totals totals;
@@ -255,6 +256,10 @@ static struct index *make_index(int trace, const struct index_trace *id, int *re
 	struct index_builder *b = index_builder_new(r, ev.time);
 	assert_non_null(b);
 	trace_reader_watch_chunks(r, index_builder_chunk, b);
+	if (threads) {
+		assert_int_equal(trace_reader_read_ahead(r), 0);
+		assert_int_equal(index_builder_start(b), 0);
+	}
 	assert_int_equal(timeline_replay(r, NULL, &index_sink, b, NULL, NULL, &totals, NULL, &err),
 			 0);
 	assert_int_equal(totals.n_inconsistent, 0);
@@ -267,6 +272,17 @@ static struct index *make_index(int trace, const struct index_trace *id, int *re
 	*ret_fd = dup(fd);
 	assert_int_equal(index_open(fd, id, &ix, &err), 0);
 	return ix;
+}
+
+static uint8_t *content_of(int fd, size_t *ret_len)
+{
+	off_t len = lseek(fd, 0, SEEK_END);
+	uint8_t *content = malloc((size_t)len);
+
+	assert_non_null(content);
+	assert_int_equal(pread(fd, content, (size_t)len, 0), len);
+	*ret_len = (size_t)len;
+	return content;
 }
 
 /* ---- all slices, from the whole ---- */
@@ -436,7 +452,7 @@ static int set_up(void **state)
 
 	f->trace = make_trace(400000);
 	assert_int_equal(index_trace_read(f->trace, &f->id), 0);
-	f->ix = make_index(f->trace, &f->id, &f->index_fd);
+	f->ix = make_index(f->trace, &f->id, false, &f->index_fd);
 	f->all = read_all(f->trace);
 	*state = f;
 	return 0;
@@ -703,6 +719,32 @@ static void a_changed_byte_harms_nothing(void **state)
 	assert_true(n_refused >= 280);
 }
 
+/* The threads change no byte of it; and a builder that is given up in the middle ends its thread. */
+static void threads_make_the_same_index(void **state)
+{
+	const struct fixture *f = *state;
+	size_t n, n_threads;
+	int fd;
+
+	index_free(make_index(f->trace, &f->id, true, &fd));
+	uint8_t *one = content_of(f->index_fd, &n), *with = content_of(fd, &n_threads);
+	assert_int_equal(n_threads, n);
+	assert_memory_equal(with, one, n);
+	free(one);
+	free(with);
+	close(fd);
+
+	struct trace_reader *r = open_trace(f->trace);
+	struct index_builder *b = index_builder_new(r, 1);
+	assert_int_equal(index_builder_start(b), 0);
+	for (uint32_t i = 0; i < 5000; i++) {
+		const struct tl_park park = {.thread = i % 3, .begin_ns = i, .end_ns = i + 1};
+		assert_int_equal(index_sink.park(b, &park), 0);
+	}
+	index_builder_free(b);
+	trace_reader_free(r);
+}
+
 static void an_index_of_another_trace_is_refused(void **state)
 {
 	const struct fixture *f = *state;
@@ -726,6 +768,7 @@ int main(void)
 		cmocka_unit_test(windows_have_the_slices_of_the_whole),
 		cmocka_unit_test(too_many_events_leave_the_long_slices),
 		cmocka_unit_test(a_changed_byte_harms_nothing),
+		cmocka_unit_test(threads_make_the_same_index),
 		cmocka_unit_test(an_index_of_another_trace_is_refused),
 	};
 

@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -612,6 +613,135 @@ static void test_metadata_comes_before_events(void **state)
 	trace_reader_free(r);
 }
 
+/* What the caller may see at an event. */
+struct seen {
+	struct trace_event ev;
+	uint32_t n_kinds, n_threads, n_moments, n_frames, n_coverage;
+};
+
+/* All events of a file, and what is wrong with it (free both). */
+static struct seen *see_all(const char *name, bool ahead, size_t *ret_n, int *ret_code,
+			    char **ret_story)
+{
+	struct error err = {0};
+	struct trace_reader *r;
+	struct seen *all = NULL, one = {0};
+	size_t n = 0, cap = 0;
+	const char *story;
+
+	*ret_code = trace_reader_open(name, &r, &err);
+	*ret_n = 0;
+	*ret_story = NULL;
+	if (*ret_code < 0)
+		return NULL;
+	if (ahead)
+		assert_int_equal(trace_reader_read_ahead(r), 0);
+	while ((*ret_code = trace_reader_next(r, &one.ev, &err)) > 0) {
+		one.n_kinds = trace_reader_n_kinds(r);
+		one.n_threads = trace_reader_n_threads(r);
+		one.n_moments = trace_reader_n_moments(r);
+		one.n_frames = trace_reader_n_frames(r);
+		one.n_coverage = trace_reader_n_coverage(r);
+		if (n == cap) {
+			cap = cap ? 2 * cap : 1024;
+			all = realloc(all, cap * sizeof(*all));
+			assert_non_null(all);
+		}
+		all[n++] = one;
+	}
+	assert_int_equal(trace_reader_next(r, &one.ev, &err), *ret_code);
+	if (trace_reader_truncated(r, &story))
+		*ret_story = strdup(story);
+	trace_reader_free(r);
+	*ret_n = n;
+	return all;
+}
+
+static void check_ahead(const char *name)
+{
+	char *story, *story_ahead;
+	size_t n, n_ahead;
+	int code, code_ahead;
+	struct seen *one = see_all(name, false, &n, &code, &story);
+	struct seen *ahead = see_all(name, true, &n_ahead, &code_ahead, &story_ahead);
+
+	assert_int_equal(code_ahead, code);
+	assert_int_equal(n_ahead, n);
+	if (n)
+		assert_memory_equal(ahead, one, n * sizeof(*one));
+	assert_string_equal(text(story_ahead), text(story));
+	free(one);
+	free(ahead);
+	free(story);
+	free(story_ahead);
+}
+
+/* Reading ahead changes nothing of what the caller sees, whatever the file is. */
+static void test_reads_ahead(void **state)
+{
+	static const char *const folders[] = {POLLUX_TESTS "/traces/good",
+					      POLLUX_TESTS "/traces/bad"};
+	struct error err = {0};
+	struct trace_event ev;
+	struct trace_reader *r;
+	unsigned n_files = 0;
+
+	for (unsigned i = 0; i < 2; i++) {
+		DIR *folder = opendir(folders[i]);
+		assert_non_null(folder);
+		for (struct dirent *e; (e = readdir(folder));) {
+			char name[512];
+			snprintf(name, sizeof(name), "%s/%s", folders[i], e->d_name);
+			if (!strstr(e->d_name, ".plx"))
+				continue;
+			check_ahead(name);
+			n_files++;
+		}
+		closedir(folder);
+	}
+	assert_true(n_files > 20);
+
+	/* Metadata between the events, in some hundred lots. */
+	struct trace_writer *w = open_writer(3);
+	for (uint32_t i = 0; i < 300000; i++) {
+		struct trace_kind k = {.name = "k"};
+		uint32_t index = 0;
+		if (i % 1000 == 0)
+			assert_int_equal(trace_writer_kind(w, &k, &index), 0);
+		ev = (struct trace_event){.time = i * 10,
+					  .type = TE_WAKE,
+					  .thread = i % 3,
+					  .kind = i / 1000,
+					  .task = i};
+		assert_int_equal(trace_writer_events(w, i % 3, &ev, 1), 0);
+		if (i % 3000 == 2999)
+			assert_int_equal(trace_writer_round(w, i * 10), 0);
+	}
+	close_writer(w);
+	check_ahead(path);
+
+	/* It ends early, begins again, or only reads the tables while the thread is somewhere. */
+	for (unsigned i = 0; i < 40; i++) {
+		assert_int_equal(trace_reader_open(path, &r, &err), 0);
+		assert_int_equal(trace_reader_read_ahead(r), 0);
+		for (unsigned k = 0; k < i * 137; k++)
+			assert_int_equal(trace_reader_next(r, &ev, &err), 1);
+		if (i % 3) {
+			assert_int_equal(trace_reader_rewind(r, &err), 0);
+			if (i % 3 == 1)
+				assert_int_equal(trace_reader_read_ahead(r), 0);
+			for (unsigned k = 0; k < 2500; k++) {
+				assert_int_equal(trace_reader_next(r, &ev, &err), 1);
+				assert_int_equal(ev.task, k);
+			}
+			assert_int_equal(trace_reader_rewind(r, &err), 0);
+			assert_int_equal(trace_reader_skip_events(r, &err), 0);
+			assert_int_equal(trace_reader_n_kinds(r), 300);
+		}
+		trace_reader_free(r);
+	}
+}
+
 /* ---- size ---- */
 
 static void test_bytes_per_event(void **state)
@@ -1109,6 +1239,7 @@ int main(void)
 		cmocka_unit_test(test_own_place),
 		cmocka_unit_test(test_places),
 		cmocka_unit_test(test_metadata_comes_before_events),
+		cmocka_unit_test(test_reads_ahead),
 		cmocka_unit_test(test_bytes_per_event),
 		cmocka_unit_test(test_private_mode),
 		cmocka_unit_test(test_refuses_what_is_no_file_of_ours),
