@@ -87,8 +87,14 @@ static void on_tick(evutil_socket_t fd, short what, void *ctx)
 	if (view_growing_ask(f->growing, f->source->trace, &quiet, NULL) < 0)
 		return;
 	f->built = event_new(f->base, f->growing->socket, EV_READ, on_built, f);
-	if (!f->built || event_add(f->built, NULL) < 0)
-		view_growing_stop(f->growing);
+	if (f->built && event_add(f->built, NULL) == 0)
+		return;
+	/* The next tick tries it again. */
+	if (f->built)
+		event_free(f->built);
+	f->built = NULL;
+	f->bytes = 0;
+	view_growing_stop(f->growing);
 }
 
 struct trace_follow *follow_start(struct event_base *base, struct view_source *source,

@@ -30,6 +30,7 @@ struct made {
 
 struct growing_reading {
 	int trace, socket;
+	struct view_making *making;
 	bool asked;
 	bool copy; /* it is a copy that ends here */
 	uint64_t cpu_ns,
@@ -89,6 +90,20 @@ static void wait_for_ask(struct growing_reading *r)
 	}
 }
 
+/* In a copy: what it may read again must not move the process's own place in the file. */
+static bool read_apart(const struct growing_reading *r)
+{
+	int shared = trace_reader_fd(r->making->reader);
+	int own = view_open_fd(shared, NULL);
+	off_t here = lseek(shared, 0, SEEK_CUR);
+	bool apart = own >= 0 && here >= 0 && lseek(own, here, SEEK_SET) == here &&
+		     dup2(own, shared) == shared;
+
+	if (own >= 0)
+		close(own);
+	return apart;
+}
+
 /* At the file's end. Not asked: waits, and reads what there is by then. Asked: a copy goes on as if the trace
  * ended here, and it waits for the next time. */
 static bool more(void *ctx)
@@ -104,6 +119,8 @@ static bool more(void *ctx)
 
 		if (pid == 0) {
 			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			if (!read_apart(r))
+				_exit(1);
 			r->copy = true;
 			return false;
 		}
@@ -130,6 +147,7 @@ static void run(struct growing_reading *r)
 	struct made made = {0};
 	int out = -1;
 
+	r->making = &making;
 	worker_keep_only(kept, sizeof(kept) / sizeof(*kept));
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	wait_for_ask(r);
