@@ -582,13 +582,20 @@ static int on_off_cpu(void *ctx, const struct tl_off_cpu *off)
 	return cpu_switches_add(&p->switches, p->draw.reader, off);
 }
 
+/* An ftrace event of a type, to be filled; proto_end() of *ret_event, too. */
+static size_t ftrace_begin(struct buf *b, unsigned type, uint64_t time_ns, uint32_t tid,
+			   size_t *ret_event)
+{
+	*ret_event = proto_begin(b, BUNDLE_EVENT);
+	proto_u64(b, FTRACE_TIME, time_ns);
+	proto_u64(b, FTRACE_TID, tid);
+	return proto_begin(b, type);
+}
+
 static void put_switch(struct buf *b, const struct cpu_switch *s)
 {
-	size_t event = proto_begin(b, BUNDLE_EVENT);
+	size_t event, body = ftrace_begin(b, FTRACE_SWITCH, s->time_ns, s->prev.tid, &event);
 
-	proto_u64(b, FTRACE_TIME, s->time_ns);
-	proto_u64(b, FTRACE_TID, s->prev.tid);
-	size_t body = proto_begin(b, FTRACE_SWITCH);
 	proto_text(b, SWITCH_PREV_NAME, s->prev.name);
 	proto_u64(b, SWITCH_PREV_TID, s->prev.tid);
 	proto_u64(b, SWITCH_PREV_PRIORITY, PRIORITY);
@@ -602,11 +609,8 @@ static void put_switch(struct buf *b, const struct cpu_switch *s)
 
 static void put_waking(struct buf *b, const struct cpu_waking *w)
 {
-	size_t event = proto_begin(b, BUNDLE_EVENT);
+	size_t event, body = ftrace_begin(b, FTRACE_WAKING, w->time_ns, w->waker.tid, &event);
 
-	proto_u64(b, FTRACE_TIME, w->time_ns);
-	proto_u64(b, FTRACE_TID, w->waker.tid);
-	size_t body = proto_begin(b, FTRACE_WAKING);
 	proto_text(b, WAKING_NAME, w->woken.name);
 	proto_u64(b, WAKING_TID, w->woken.tid);
 	proto_u64(b, WAKING_PRIORITY, PRIORITY);
