@@ -195,20 +195,48 @@ static int check_options(const struct cli_args *args, const struct export_ops *o
 	return 0;
 }
 
+/* ".json" of "dir/shop.json"; NULL: the name has no ending. */
+static const char *ending_of(const char *path)
+{
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	const char *dot = strrchr(name, '.');
+
+	return dot > name && dot[1] ? dot : NULL;
+}
+
+static int no_ending(const struct cli_args *args, const char *path)
+{
+	_cleanup_buf_ struct buf names = BUF_INIT;
+
+	for (size_t i = 0; export_formats[i]; i++)
+		buf_printf(&names, "%s%s for %s", i ? ", " : "", export_formats[i]->extension,
+			   export_formats[i]->name);
+	return cli_usage(args, "no format has files that end in '%s': give --format, or one of %s",
+			 ending_of(path), buf_failed(&names) ? "their endings" : names.data);
+}
+
 /* NULL after wrong use, *ret_code. */
 static const struct export_ops *choose_format(const struct cli_args *args, int *ret_code)
 {
 	const char *format = cli_option(args, "format"), *viewer = cli_option(args, "for");
-	const struct export_ops *ops =
-		viewer ? export_find_for(viewer)
-		       : export_find(format ? format : export_formats[0]->name);
+	const char *output = cli_option(args, "output");
+	const struct export_ops *ops = export_formats[0];
+
+	if (viewer)
+		ops = export_find_for(viewer);
+	else if (format)
+		ops = export_find(format);
+	else if (output && ending_of(output))
+		ops = export_find_by_ending(output);
 
 	if (format && viewer) {
 		*ret_code = cli_usage(args, "--format and --for exclude each other");
 		return NULL;
 	}
 	if (!ops)
-		*ret_code = viewer ? no_viewer(args, viewer) : no_format(args, format);
+		*ret_code = viewer   ? no_viewer(args, viewer)
+			    : format ? no_format(args, format)
+				     : no_ending(args, output);
 	return ops;
 }
 
@@ -367,7 +395,9 @@ static int run(const struct cli_args *args, struct error *err)
 
 static const struct cli_option options[] = {
 	{'f', "format", "FORMAT",
-	 "chrome (the default), perfetto, firefox, pprof, sqlite and others, below", false, false,
+	 "chrome, perfetto, firefox, pprof, sqlite and others, below; default: by the ending of "
+	 "FILE, else chrome",
+	 false, false,
 	 "chrome speedscope perfetto firefox folded flame pprof csv jsonl sqlite parquet otlp"},
 	{0, "for", "VIEWER",
 	 "the format that VIEWER reads best: perfetto, pprof, duckdb and others", false, false,

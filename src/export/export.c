@@ -34,6 +34,24 @@ const struct export_ops *export_find(const char *name)
 	return NULL;
 }
 
+const struct export_ops *export_find_by_ending(const char *path)
+{
+	const struct export_ops *found = NULL;
+	size_t len = strlen(path), longest = 0;
+
+	/* The longest: ".speedscope.json" also ends in ".json". */
+	for (size_t i = 0; export_formats[i]; i++) {
+		size_t n = strlen(export_formats[i]->extension);
+
+		if (n > longest && len > n &&
+		    !strcmp(path + len - n, export_formats[i]->extension)) {
+			found = export_formats[i];
+			longest = n;
+		}
+	}
+	return found;
+}
+
 static bool has_word(const char *words, const char *word)
 {
 	size_t len = strlen(word);

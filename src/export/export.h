@@ -87,6 +87,8 @@ struct export_ops {
 
 extern const struct export_ops *const export_formats[]; /* NULL-terminated */
 const struct export_ops *export_find(const char *name);
+/* The one whose files are called like this one, by their ending; NULL: none. */
+const struct export_ops *export_find_by_ending(const char *path);
 /* Whether formats with tables have one of this name; names them all, separated by commas. */
 bool export_has_table(const char *name);
 void export_table_names(struct buf *out);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """`export` of real recordings: the formats' own rules (viewers are in tests/viewers)."""
 import json
+import os
 import subprocess
 
 import driver
@@ -83,6 +84,22 @@ def test_for_viewer(pollux, recorded, viewer, begin):
     done = subprocess.run([pollux, "export", recorded, "--for", viewer, "-o", "-"], capture_output=True,
                           check=True, timeout=driver.TIMEOUT)
     assert done.stdout.startswith(begin)
+
+
+def test_ending_chooses_the_format(pollux, recorded, tmp_path):
+    """Each format's own ending, as an error lists them; a name without an ending has Chrome's format."""
+    said = driver.run(pollux, "export", recorded, "-o", tmp_path / "t.svg")
+    assert said.returncode == 2 and not os.listdir(tmp_path)
+    endings = dict(part.split(" for ")[::-1] for part in said.stderr.splitlines()[0].split("or one of ")[1].split(", "))
+    assert list(endings) == FORMATS
+    for form, ending in endings.items():
+        by_ending, by_name = (tmp_path / f"{way}{ending}" for way in ("ending", "name"))
+        assert driver.run(pollux, "export", recorded, "-o", by_ending).returncode == 0
+        assert driver.run(pollux, "export", recorded, "-f", form, "-o", by_name).returncode == 0
+        assert by_ending.read_bytes()[:16] == by_name.read_bytes()[:16]
+        assert by_ending.stat().st_size == by_name.stat().st_size
+    driver.run(pollux, "export", recorded, "-o", tmp_path / "shop")
+    assert (tmp_path / "shop").read_bytes() == (tmp_path / "ending.json").read_bytes()
 
 
 @pytest.mark.parametrize("form", ["perfetto", "firefox", "folded", "flame", "pprof", "csv", "jsonl", "sqlite", "parquet",

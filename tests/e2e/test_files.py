@@ -158,7 +158,7 @@ def test_output_is_its_own_input(pollux, suite, tmp_path):
     for path, content in ((trace, TRACE), (text, RECORDING), (program, suite())):
         shutil.copy(content, path)
     os.link(trace, tmp_path / "b.plx")
-    for words in (["export", trace, "-o", trace], ["export", trace, "-o", tmp_path / "b.plx"],
+    for words in (["export", "-f", "chrome", trace, "-o", trace], ["export", "-f", "chrome", trace, "-o", tmp_path / "b.plx"],
                   ["import", text, "-o", text], ["record", "-o", program, "--", program, "list"]):
         refused(run(pollux, *words), "it is the input")
     with driver.Target(program, "steady") as target:
