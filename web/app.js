@@ -6,7 +6,7 @@ import { openData } from "./data.js";
 import { afterPause, byId, el, say, tooltip } from "./dom.js";
 import { State } from "./state.js";
 import { onThemeChange } from "./theme.js";
-import { count, duration, placeText, point } from "./units.js";
+import { count, duration, placeBrief, placeText, point } from "./units.js";
 import { Overview } from "./overview.js";
 import { Timeline } from "./timeline.js";
 import { Findings } from "./findings.js";
@@ -197,7 +197,7 @@ class App {
 		if (s.kind === "poll")
 			return row.type === "task" ? duration(s.to - s.from) : `${this.familyName(s)} #${s.number}`;
 		if (s.kind === "wait")
-			return s.place ? this.names.place(s.place) : "waiting";
+			return placeBrief(this.places[s.place]) || "waiting";
 		return s.kind === "ready" ? `ready ${duration(s.to - s.from)}` : s.text ?? "";
 	}
 

@@ -29,7 +29,7 @@ export class Findings {
 		const had = this.box.contains(document.activeElement) ? state.selection : null;
 
 		fill(this.box,
-			el("h2", {}, "What stands out", shown.length > 1 && el("small", {}, " j k")),
+			el("h2", {}, "What stands out", shown.length > 1 && el("small", {}, " ", el("kbd", {}, "j"), el("kbd", {}, "k"))),
 			shown.length ? null : el("p", { class: "calm" }, trace.events
 				? "Nothing stands out: no rule found anything wrong."
 				: "The trace has no events."),

@@ -10,15 +10,19 @@ import { count, duration, percent, placeText, point } from "./units.js";
 const ROWS_SHOWN = 300;
 const TOO_MANY = "This window has too many events for percentiles and single polls: zoom in.";
 
+const WHOLE_ONLY = "A page in one file knows when requests ended for the whole trace only.";
+
 const time = (title, get, more = {}) => ({ title, get, text: duration, number: true, ...more });
 const number = (title, get, more = {}) => ({ title, get, text: count, number: true, ...more });
 const name = (title, get, more = {}) => ({ title, get, text: (v) => v ?? "", ...more });
+// As its lane is called; the whole name is in the tooltip.
+const family = (get = (r) => r.family) => name("family", get, { wide: true, family: true });
 
 const TABLES = {
 	families: {
 		title: "Families",
 		rows: (r) => (r.families ?? []).filter((f) => f.role !== "worker"),
-		columns: [name("family", (f) => f.name, { wide: true }), name("role", (f) => f.role),
+		columns: [family((f) => f.name), name("role", (f) => f.role),
 			number("tasks", (f) => f.tasks), number("alive", (f) => f.alive), number("polls", (f) => f.polls),
 			time("poll time", (f) => f.poll_ns?.sum, { sort: true }), time("poll p50", (f) => f.poll_ns?.p50),
 			time("poll p99", (f) => f.poll_ns?.p99), time("poll max", (f) => f.poll_ns?.max),
@@ -26,12 +30,26 @@ const TABLES = {
 			time("waiting", (f) => f.waiting_ns), time("blocked", (f) => f.blocked_ns)],
 		go: (app, f) => app.goToLane(app.laneOf(f)),
 	},
+	requests: {
+		title: "Requests",
+		served: true, // a part of the trace: by a server only
+		rows: (r) => (r.families ?? []).flatMap((f) => (f.handlers ?? []).filter((h) => h.handler)
+			.map((h) => ({ ...h, family: f.name, kind: f.kind }))),
+		none: "No handlers of requests are known: programs with debug information that serve HTTP with axum, actix, tonic or hyper have them.",
+		columns: [name("handler", (h) => h.handler, { wide: true }), number("requests", (h) => h.requests),
+			time("latency p50", (h) => h.latency_ns?.p50), time("latency p99", (h) => h.latency_ns?.p99, { sort: true }),
+			time("latency max", (h) => h.latency_ns?.max), time("poll time", (h) => h.poll_ns?.sum), time("longest poll", (h) => h.poll_ns?.max),
+			time("ready", (h) => h.scheduled_ns), time("waiting", (h) => h.waiting_ns), time("blocked", (h) => h.blocked_ns),
+			number("dropped", (h) => h.dropped || undefined), number("panicked", (h) => h.panicked || undefined),
+			number("in progress", (h) => h.in_progress || undefined), family()],
+		go: (app, h) => app.goToLane(app.laneOf(h), true),
+	},
 	waits: {
 		title: "Waits",
 		rows: (r) => r.waits ?? [],
 		none: "No await points are known: only programs with debug information have them.",
 		columns: [name("await point", (w) => placeText(w), { wide: true }), name("what is awaited", (w) => w.awaits, { wide: true }),
-			name("family", (w) => w.family, { wide: true }), name("handler", (w) => w.handler ?? ""), number("waits", (w) => w.wait_ns?.count),
+			family(), name("handler", (w) => w.handler ?? ""), number("waits", (w) => w.wait_ns?.count),
 			time("total", (w) => w.wait_ns?.sum, { sort: true }), time("p50", (w) => w.wait_ns?.p50),
 			time("p99", (w) => w.wait_ns?.p99), time("max", (w) => w.wait_ns?.max)],
 		go: (app, w) => app.goToLane(app.laneOf(w), true),
@@ -40,7 +58,7 @@ const TABLES = {
 		title: "Longest polls",
 		rows: (r) => r.longest_polls ?? [],
 		columns: [time("took", (p) => p.duration_ns, { sort: true }), time("blocked", (p) => p.blocked_ns),
-			name("family", (p) => p.family, { wide: true }), name("handler", (p) => p.handler ?? ""), name("task", (p) => `#${p.task}`),
+			family(), name("handler", (p) => p.handler ?? ""), name("task", (p) => `#${p.task}`),
 			name("thread", (p) => `${p.name}/${p.tid}`), { title: "at", get: (p) => p.begin_ns, text: (v) => point(v), number: true },
 			name("end", (p) => p.outcome), name("calls", (p) => (p.blocking_calls ?? []).map((c) => `${c.call} ${duration(c.ns)}`).join(", "), { wide: true }),
 			name("code", (p) => codeOf(p.seen?.stack), { wide: true })],
@@ -59,7 +77,7 @@ const TABLES = {
 		title: "Futures",
 		rows: (r) => r.futures ?? [],
 		none: "No futures inside of tasks were recorded: record --futures does.",
-		columns: [name("future", (f) => f.name, { wide: true }), name("family", (f) => f.family, { wide: true }),
+		columns: [name("future", (f) => f.name, { wide: true }), family(),
 			number("instances", (f) => f.instances), number("polls", (f) => f.polls), number("dropped", (f) => f.dropped),
 			time("self", (f) => f.self_ns), time("poll time", (f) => f.poll_ns?.sum, { sort: true }),
 			time("poll max", (f) => f.poll_ns?.max), time("wait max", (f) => f.wait_ns?.max), time("life p99", (f) => f.life_ns?.p99)],
@@ -79,7 +97,7 @@ const TABLES = {
 		title: "Off CPU",
 		rows: (r) => r.off_cpu ?? [],
 		none: "It is not known when threads were off their CPUs: record --sched tells.",
-		columns: [name("family", (o) => o.family, { wide: true }), name("reason", (o) => o.reason), name("in call", (o) => o.call ?? ""),
+		columns: [family(), name("reason", (o) => o.reason), name("in call", (o) => o.call ?? ""),
 			number("times", (o) => o.count), time("total", (o) => o.ns, { sort: true }), time("max", (o) => o.max_ns)],
 		go: (app, o) => app.goToLane(app.laneOf(o)),
 	},
@@ -194,8 +212,9 @@ export class Tables {
 	// too much.
 	async loadReport(window, current) {
 		const { data, state } = this.app;
-		const all = state.whole || (state.from <= state.begin && state.to >= state.span);
-		let note = "";
+		const all = state.whole || (state.from <= state.begin && state.to >= state.span) ||
+			(TABLES[this.id].served && !data.served);
+		let note = all && !state.whole && state.width < state.span - state.begin ? WHOLE_ONLY : "";
 		const report = await data.report(all ? {} : window).catch((error) => {
 			note = error.message;
 			return data.report({});
@@ -236,7 +255,9 @@ export class Tables {
 
 			return v !== undefined && v !== null && v !== "";
 		}));
-		const rows = all.filter((r) => !this.word || columns.some((c) => shownText(c, r).toLowerCase().includes(this.word)))
+		const has = (c, r) => this.shownText(c, r).toLowerCase().includes(this.word) ||
+			(c.family && wholeText(c, r).toLowerCase().includes(this.word));
+		const rows = all.filter((r) => !this.word || columns.some((c) => has(c, r)))
 			.sort((a, b) => compare(column.get(a), column.get(b)) * (sort.down ? -1 : 1));
 		const most = new Map(columns.filter((c) => c.number).map((c) => [c, Math.max(...rows.map((r) => c.get(r) ?? 0), 1)]));
 
@@ -270,21 +291,28 @@ export class Tables {
 	// The first cell is a button; the sorted column has bars.
 	cell(table, row, c, index, most) {
 		const value = c.get(row);
-		const text = shownText(c, row);
+		const text = this.shownText(c, row);
+		const title = c.number ? null : wholeText(c, row);
 
 		if (!index)
-			return el("td", { class: c.number ? "n" : "wide", title: c.number ? null : text }, el("button", { class: "link",
+			return el("td", { class: c.number ? "n" : "wide", title }, el("button", { class: "link",
 				onclick: () => table.go(this.app, row) }, text || "?"));
-		return el("td", { class: c.number ? "n" : c.wide ? "wide" : "", title: c.number ? null : text },
+		return el("td", { class: c.number ? "n" : c.wide ? "wide" : "", title },
 			most ? el("i", { class: "share", style: { width: `${Math.max(0, value ?? 0) / most * 100}%` } }) : null,
 			el("span", {}, text));
+	}
+
+	shownText(column, row) {
+		const lane = column.family ? this.app.trace.lanes[this.app.laneOf({ ...row, family: column.get(row) })] : null;
+
+		return lane?.short ?? wholeText(column, row);
 	}
 
 	// The table as text, aligned.
 	asText() {
 		if (!this.rows?.length || !(this.id in TABLES))
 			return "";
-		const lines = [this.columns.map((c) => c.title), ...this.rows.map((r) => this.columns.map((c) => shownText(c, r)))];
+		const lines = [this.columns.map((c) => c.title), ...this.rows.map((r) => this.columns.map((c) => wholeText(c, r)))];
 		const widths = this.columns.map((_, i) => Math.max(...lines.map((l) => l[i].length)));
 
 		return lines.map((l) => l.map((cell, i) => this.columns[i].number ? cell.padStart(widths[i]) : cell.padEnd(widths[i]))
@@ -292,7 +320,7 @@ export class Tables {
 	}
 }
 
-function shownText(column, row) {
+function wholeText(column, row) {
 	const value = column.get(row);
 
 	return value === undefined || value === null ? "" : String(column.text(value));

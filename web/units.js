@@ -53,8 +53,9 @@ export function ticks(from, to, width, pixels = 110) {
 	const wanted = (to - from) / Math.max(1, width / pixels);
 	const power = 10 ** Math.floor(Math.log10(Math.max(wanted, 1)));
 	const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= wanted) ?? wanted;
-	const [unit, name] = STEPS.find(([u]) => step >= u) ?? [1, "ns"];
-	const places = Math.max(0, Math.round(-Math.log10(step / unit)));
+	// In one unit, that of the window's end: as findings and tables give times.
+	const [unit, name] = STEPS.find(([u]) => to >= u) ?? [1, "ns"];
+	const places = Math.max(0, Math.ceil(-Math.log10(step / unit) - 1e-9));
 	const out = [];
 
 	for (let at = Math.ceil(from / step) * step; at <= to; at += step)
@@ -69,6 +70,15 @@ export function fit(text, room, charWidth = 6.3) {
 	if (text.length <= most)
 		return text;
 	return most < 3 ? "" : `${text.slice(0, most - 1)}…`;
+}
+
+// "buy shop.rs:47", for lanes: what comes first is seen where there is little room.
+export function placeBrief(place) {
+	const whole = place?.function ?? "";
+	const name = whole.startsWith("<") ? whole
+		: whole.replace(/<.*$/, "").replace(/(::\{[^}]*\})+$/, "").split("::").at(-1);
+
+	return place?.file ? `${name} ${place.file.split("/").at(-1)}:${place.line}` : placeText(place);
 }
 
 export function placeText(place) {

@@ -282,7 +282,7 @@ def test_a_family_opens_into_tasks(page):
                   f"(pollux.timeline.lanes.tasks.get({family['id']}).tasks)")
 
 
-@pytest.mark.parametrize("table", ["families", "waits", "longest", "threads", "futures", "cpu", "off-cpu"])
+@pytest.mark.parametrize("table", ["families", "requests", "waits", "longest", "threads", "futures", "cpu", "off-cpu"])
 def test_tables(page, table):
     page.eval(f"document.getElementById('tab-{table}').click()")
     page.wait_for("document.querySelector('#panel table, #panel .calm')")
@@ -301,6 +301,18 @@ def test_tables(page, table):
     page.eval(f"(f => {{ f.value = {json.dumps(word)}; f.dispatchEvent(new Event('input')); }})(document.querySelector('.scope input[type=search]'))")
     left = page.eval("document.querySelectorAll('#panel tbody tr').length")
     assert 1 <= left <= rows
+
+
+def test_families_of_tables_are_called_as_their_lanes(page, report, trace):
+    """The whole name is in the tooltip, and the filter finds it, too."""
+    page.wait_for("document.querySelector('#panel tbody tr')")
+    shown = page.eval("[...document.querySelectorAll('#panel tbody tr')].map(r => [r.cells[0].innerText, r.cells[0].title])")
+    lanes = page.eval("pollux.trace.lanes.filter(l => l.kind === 'family').map(l => [l.short, l.name])")
+    assert shown and all(row in lanes for row in shown)
+    assert any(short != name for short, name in shown)
+    name = max((name for _, name in shown), key=len)
+    page.eval(f"(f => {{ f.value = {json.dumps(name)}; f.dispatchEvent(new Event('input')); }})(document.querySelector('.scope input[type=search]'))")
+    assert page.eval("[...document.querySelectorAll('#panel tbody tr')].map(r => r.cells[0].title)") == [name]
 
 
 def test_tables_follow_the_window(page, report, trace):

@@ -9,7 +9,7 @@ import urllib.request
 
 import browser
 import pytest
-from conftest import ROOT
+from conftest import GOOD, ROOT
 from test_page import HOSTILE, canvas, chromium, picture, settled, state, text  # noqa: F401
 
 
@@ -187,7 +187,7 @@ def test_tables_follow(page, report, trace):
     page.wait_for(f"{polls} === {sum(f['polls'] for f in part['families'])}")
 
 
-@pytest.mark.parametrize("tab", ["families", "waits", "longest", "threads", "futures", "cpu", "off-cpu", "waiting", "cpu-flame", "heat"])
+@pytest.mark.parametrize("tab", ["families", "requests", "waits", "longest", "threads", "futures", "cpu", "off-cpu", "waiting", "cpu-flame", "heat"])
 @pytest.mark.parametrize("sample", ["inside", "requests"])
 def test_every_table(pollux, tmp_path, tab, sample):
     trace = shutil.copy(ROOT / f"tests/traces/good/{sample}.plx", tmp_path)  # an index will lie next to it
@@ -196,11 +196,38 @@ def test_every_table(pollux, tmp_path, tab, sample):
         page.wait_for("document.querySelector('#panel > *')")
         settled(page)
         assert page.eval("document.querySelector('#panel .caution')?.textContent ?? null") is None
-        if (tab, sample) in {("families", "inside"), ("waits", "requests"), ("cpu", "inside"), ("off-cpu", "inside"),
+        if (tab, sample) in {("families", "inside"), ("requests", "requests"), ("waits", "requests"), ("cpu", "inside"), ("off-cpu", "inside"),
                              ("waiting", "requests"), ("cpu-flame", "inside"), ("heat", "requests")}:
             assert page.eval("document.querySelector('#panel tbody tr, #panel canvas') !== null")
         picture(page, f"served-{sample}-{tab}")
         assert page.errors == []
+
+
+def test_requests_by_handler(pollux, report, html, tmp_path):
+    """A row for each handler, with the report's numbers, of the window; one file knows those of the whole."""
+    trace = shutil.copy(GOOD / "requests.plx", tmp_path)
+    told = report(trace)
+    handlers = {h["handler"]: h["requests"] for f in told["families"] for h in f.get("handlers", []) if h["handler"]}
+    rows = ("Object.fromEntries([...document.querySelectorAll('#panel tbody tr')].map(r => [r.cells[0].title, "
+            "Number(r.cells[1].innerText.replaceAll(',', ''))]))")
+    half = told["duration_ns"] // 2
+    part = report(trace, "--to", f"{half}ns")
+    first = {h["handler"]: h["requests"] for f in part["families"] for h in f.get("handlers", []) if h["handler"]}
+    assert len(handlers) > 1 and first != handlers
+    with Served(pollux, trace) as served, browser.Page(1280, 800) as page:
+        open_served(page, served, "#table=requests")
+        page.wait_for("document.querySelector('#panel tbody tr')")
+        assert page.eval(rows) == handlers
+        page.eval(f"pollux.state.look(0, {half})")
+        page.wait_for(f"JSON.stringify({rows}) !== {json.dumps(json.dumps(handlers, separators=(',', ':')))}")
+        settled(page)
+        assert page.eval(rows) == first
+    with browser.Page(1280, 800) as page:
+        page.open(f"file://{html(pathlib.Path(trace))}#table=requests")
+        page.wait_for("document.querySelector('#panel tbody tr')")
+        page.eval(f"pollux.state.look(0, {half})")
+        page.wait_for("document.querySelector('.options').textContent === 'of the whole trace'")
+        assert page.eval(rows) == handlers
 
 
 def test_a_family_opens(page):
