@@ -6,7 +6,7 @@ import { openData } from "./data.js";
 import { afterPause, byId, el, say, tooltip } from "./dom.js";
 import { State } from "./state.js";
 import { onThemeChange } from "./theme.js";
-import { count, duration, placeBrief, placeText, point } from "./units.js";
+import { count, duration, placeBrief, placeText, point, setSpan } from "./units.js";
 import { Overview } from "./overview.js";
 import { Timeline } from "./timeline.js";
 import { Findings } from "./findings.js";
@@ -20,6 +20,7 @@ class App {
 	constructor(data, trace) {
 		this.data = data;
 		this.trace = trace;
+		setSpan(trace.span_ns);
 		this.state = new State(trace.span_ns, trace.begin_ns ?? 0);
 		this.knowLanes();
 		this.places = {};
@@ -78,6 +79,7 @@ class App {
 		Object.assign(this.trace, trace);
 		this.knowLanes();
 		state.span = Math.max(trace.span_ns, 1);
+		setSpan(trace.span_ns);
 		this.overview.load();
 		this.timeline.lanes.layOut();
 		if (atEnd)

@@ -4,7 +4,7 @@
 
 import { byId, el, fitCanvas, inFrame, tooltip } from "./dom.js";
 import { theme } from "./theme.js";
-import { FONT, Scale, columns } from "./draw.js";
+import { FONT, Scale, columns, striped } from "./draw.js";
 import { mean, point } from "./units.js";
 
 const HEIGHT = 64;
@@ -69,7 +69,7 @@ export class Overview {
 		const most = this.mostBusy > this.workers / 4 ? this.workers : this.mostBusy || 1;
 
 		this.area(ctx, scale, "busy_ns", most, c.poll);
-		this.area(ctx, scale, "blocked_ns", most, c.blocked);
+		this.area(ctx, scale, "blocked_ns", most, striped(ctx, c.blocked));
 		this.line(ctx, scale, "ready_ns", this.mostReady, c.ready);
 		this.findings(ctx, scale, c);
 

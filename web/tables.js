@@ -59,9 +59,9 @@ const TABLES = {
 		rows: (r) => r.longest_polls ?? [],
 		columns: [time("took", (p) => p.duration_ns, { sort: true }), time("blocked", (p) => p.blocked_ns),
 			family(), name("handler", (p) => p.handler ?? ""), name("task", (p) => `#${p.task}`),
-			name("thread", (p) => `${p.name}/${p.tid}`), { title: "at", get: (p) => p.begin_ns, text: (v) => point(v), number: true },
-			name("end", (p) => p.outcome), name("calls", (p) => (p.blocking_calls ?? []).map((c) => `${c.call} ${duration(c.ns)}`).join(", "), { wide: true }),
-			name("code", (p) => codeOf(p.seen?.stack), { wide: true })],
+			name("calls", (p) => (p.blocking_calls ?? []).map((c) => `${c.call} ${duration(c.ns)}`).join(", "), { wide: true }),
+			name("code", (p) => codeOf(p.seen?.stack), { wide: true }), name("thread", (p) => `${p.name}/${p.tid}`),
+			{ title: "at", get: (p) => p.begin_ns, text: (v) => point(v), number: true }, name("end", (p) => p.outcome)],
 		go: (app, p) => app.goToTime(app.laneOf(p), p.begin_ns, p.begin_ns + p.duration_ns, `${p.name}/${p.tid}`),
 	},
 	threads: {

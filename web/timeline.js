@@ -117,7 +117,7 @@ export class Timeline {
 				onclick: () => state.toggle(row.lane.id) }, open ? "▾" : "▸"),
 			el("button", { class: "name", title: row.lane.name, "data-row": `lane${row.lane.id}`,
 				onclick: () => state.select("lane", row.lane.id) },
-			el("span", {}, row.lane.short),
+			el("span", {}, el("bdi", {}, row.lane.short)),
 			el("small", {}, row.type === "family"
 				? `${row.lane.role === "task" ? "" : `${row.lane.role.replace("root", "block_on")} · `}${count(row.lane.tasks)} ${row.lane.tasks === 1 ? "task" : "tasks"}`
 				: `${row.lane.role} · ${count(row.lane.polls)} polls`)));

@@ -21,11 +21,20 @@ function digits(value) {
 	return value.toFixed(size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2);
 }
 
+// Points in time have one unit everywhere on the page: that of the trace's length.
+let pointUnit = STEPS[0];
+
+export function setSpan(ns) {
+	pointUnit = STEPS.find(([u]) => ns >= u) ?? STEPS.at(-1);
+}
+
 // A point in time, in as many digits as a window of that width shows.
 export function point(ns, width = 0) {
-	const places = width > 0 ? Math.min(9, Math.max(2, Math.ceil(-Math.log10(width / 1e9)) + 2)) : 6;
+	const [unit, name] = pointUnit;
+	const most = Math.round(Math.log10(unit));
+	const places = width > 0 ? Math.min(most, Math.max(2, Math.ceil(-Math.log10(width / unit)) + 2)) : Math.min(most, 6);
 
-	return `${(ns / 1e9).toFixed(places)} s`;
+	return `${(ns / unit).toFixed(Math.min(places, most))} ${name}`;
 }
 
 // "12,345"
@@ -53,8 +62,7 @@ export function ticks(from, to, width, pixels = 110) {
 	const wanted = (to - from) / Math.max(1, width / pixels);
 	const power = 10 ** Math.floor(Math.log10(Math.max(wanted, 1)));
 	const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= wanted) ?? wanted;
-	// In one unit, that of the window's end: as findings and tables give times.
-	const [unit, name] = STEPS.find(([u]) => to >= u) ?? [1, "ns"];
+	const [unit, name] = pointUnit;
 	const places = Math.max(0, Math.ceil(-Math.log10(step / unit) - 1e-9));
 	const out = [];
 
@@ -79,6 +87,13 @@ export function placeBrief(place) {
 		: whole.replace(/<.*$/, "").replace(/(::\{[^}]*\})+$/, "").split("::").at(-1);
 
 	return place?.file ? `${name} ${place.file.split("/").at(-1)}:${place.line}` : placeText(place);
+}
+
+// The same of a place's text, "src/shop.rs:47 shop::buy"; any other text as it is.
+export function briefText(text) {
+	const [, file, line, name] = /^(\S+):(\d+) (.+)$/.exec(text) ?? [];
+
+	return file ? placeBrief({ file, line, function: name }) : text;
 }
 
 export function placeText(place) {
