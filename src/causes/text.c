@@ -240,8 +240,8 @@ void causes_text(const struct causes *c, struct buf *out)
 		return;
 	buf_str(&text, "\nWhere the time went\n");
 	if (!n)
-		buf_str(&text, "  nothing is known: the trace has no unit of work of what was "
-			       "asked for\n");
+		buf_str(&text, "  no causes: the trace has no whole task or round of the families "
+			       "and tasks that were chosen\n");
 	for (size_t i = 0; i < n; i++) {
 		if (i)
 			buf_char(&text, '\n');

@@ -54,7 +54,7 @@ static int judge_events_lost(struct rule_state *st)
 const struct finding_rule rule_events_lost = {
 	.name = "events-lost",
 	.title = "lost events",
-	.advice = "record with larger rings (--ring), or for a shorter time",
+	.advice = "record with larger rings (--ring-size), or for a shorter time",
 	.sink = &(const struct timeline_sink){.loss = on_loss},
 	.state_bytes = sizeof(struct quality_state),
 	.judge = judge_events_lost,

@@ -439,8 +439,8 @@ int inspect_snapshot(struct inspect *in, const struct inspect_options *opt,
 	qsort(res.tasks, res.n_tasks, sizeof(*res.tasks), by_id);
 	if (!in->budget.steps && !in->ended) {
 		in->ended = true;
-		inspect_note(in, strdup("the tasks lead to more than could be looked at: trees, "
-					"queues and threads are not complete"));
+		inspect_note(in, strdup("the tasks lead to more memory than pollux may read: "
+					"trees, queues and threads are not complete"));
 	}
 	*ret_result = res;
 	res = (struct inspect_result){0};

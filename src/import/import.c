@@ -106,10 +106,10 @@ static int emit_end(struct sink *s)
 	providers_stats(s->providers, &stats);
 	if (stats.n_late)
 		sink_cover(s, "ends of polls", stats.n_hits - stats.n_late, stats.n_hits,
-			   "what followed came too late to say how they ended");
+			   "the next events of their threads came too late to say how they ended");
 	if (stats.n_strange)
 		sink_cover(s, "probe hits", stats.n_hits - stats.n_strange, stats.n_hits,
-			   "some fit nowhere: ends of tasks that were never met");
+			   "some are of no task: ends without a begin");
 	if (s->n_twice)
 		sink_cover(s, "records", s->n_hits - s->n_twice, s->n_hits,
 			   "perf record wrote the others twice: counted once");
@@ -117,12 +117,11 @@ static int emit_end(struct sink *s)
 		sink_cover(s, "system calls", 0, s->n_inconsistent_syscalls,
 			   "begins and ends that belong to no other were left out");
 	if (s->n_unnamed_syscalls)
-		sink_cover(
-			s, "names of system calls", 0, s->n_unnamed_syscalls,
-			"recorded on another kind of machine, which numbers them in its own way");
+		sink_cover(s, "names of system calls", 0, s->n_unnamed_syscalls,
+			   "recorded on another architecture, which has other numbers for them");
 	if (s->n_off_cpu || s->n_never_back)
 		sink_cover(s, "times off CPU", s->n_off_cpu, s->n_off_cpu + s->n_never_back,
-			   s->n_never_back ? "of the others it was not recorded when the thread "
+			   s->n_never_back ? "it was not recorded when the threads of the others "
 					     "ran again: perf does so with -a only"
 					   : "");
 	if (s->n_late)

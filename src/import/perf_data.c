@@ -342,7 +342,7 @@ static int one_record(struct perf_data *d, uint8_t *bytes, bool plain)
 		size = 0;
 		if (len >= 8)
 			memcpy(&size, body, 8);
-		perf_diagnose(d, "a trace of the processor's own, which is stepped over", NULL);
+		perf_diagnose(d, "a hardware trace (AUX), which pollux skips", NULL);
 		if (!plain && !input_skip(d->stream->in, size))
 			d->stream->cut = true;
 		return 0;
@@ -499,9 +499,9 @@ static int read_file(struct perf_data *d, struct perf_stream *s, const struct pe
 	if (r == 0 && h->data.size)
 		r = file_features(d, h);
 	else if (r == 0)
-		perf_diagnose(d,
-			      "the end of the file: perf was not ended in order, names are missing",
-			      NULL);
+		perf_diagnose(
+			d, "the end of the file: perf did not end regularly, so names are missing",
+			NULL);
 	if (r < 0)
 		return r;
 	if (h->data.offset < d->in->offset || !input_skip(d->in, h->data.offset - d->in->offset))

@@ -258,7 +258,8 @@ static bool other_record(struct script *s, const struct perf_head *h)
 	}
 	bool out = perf_text_starts(&rest, "OUT");
 	if (!out && !perf_text_starts(&rest, "IN")) {
-		doubt(s, "a switch of threads that does not say which way", NULL);
+		doubt(s, "a context switch that does not say whether the thread left or returned",
+		      NULL);
 		return false;
 	}
 	s->hit.type = out ? HIT_OFF_CPU : HIT_ON_CPU;
@@ -286,7 +287,7 @@ static int switch_line(struct script *s, const struct perf_head *h)
 	struct perf_switch sw;
 
 	if (!perf_switch_parse(&h->rest, &sw)) {
-		doubt(s, "a switch of threads that does not say of which", NULL);
+		doubt(s, "a context switch that does not name the thread", NULL);
 		return 0;
 	}
 	if (perf_is_thread(h->tid))

@@ -439,7 +439,7 @@ int calls_thread(struct calls *c, uint32_t pid, uint32_t tid, const char *comm)
 static bool in_order(struct calls *c, uint64_t time, uint64_t at)
 {
 	if (time < c->last_ns) {
-		sink_diagnose(c->sink, "a time before the one that came before", NULL, 0, at);
+		sink_diagnose(c->sink, "a time before that of the previous record", NULL, 0, at);
 		return false;
 	}
 	c->last_ns = time;
@@ -456,8 +456,8 @@ int calls_entry(struct calls *c, struct call_function *f, unsigned depth, uint64
 	while (c->n && c->stack[c->n - 1].depth >= depth)
 		TRY(end_top(c, time));
 	if (unseen)
-		sink_diagnose(c->sink, "a call that begins before one was seen to end", NULL, 0,
-			      at);
+		sink_diagnose(c->sink, "a call that begins while another at its depth is open",
+			      NULL, 0, at);
 	if (c->n == CALLS_MAX_DEPTH)
 		return 0;
 	struct traced_call *call = &c->stack[c->n];
@@ -475,7 +475,7 @@ int calls_exit(struct calls *c, const struct call_function *f, unsigned depth, u
 	while (c->n && c->stack[c->n - 1].depth > depth)
 		TRY(end_top(c, time));
 	if (!c->n || c->stack[c->n - 1].depth != depth || c->stack[c->n - 1].function != f) {
-		sink_diagnose(c->sink, "an end of a call that was not seen to begin", NULL, 0, at);
+		sink_diagnose(c->sink, "an end of a call without its begin", NULL, 0, at);
 		return 0;
 	}
 	return end_top(c, time);

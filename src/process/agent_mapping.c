@@ -67,10 +67,12 @@
 #define MEMORY_SHARE 4u /* of what is left the rings may use one of this number of parts */
 #define MORE_THREADS 16u
 #define CUT_MEMORY                                                                                 \
-	"the program's control group may use little more memory, and most of it was left to it"
+	"the program's control group has little memory left, and pollux left most of that to the " \
+	"program"
 #define CUT_SPACE                                                                                  \
-	"the program's address space is limited (ulimit -v), and most of it was left to it"
-#define CUT_FILE "the program may have no larger files (ulimit -f), and the buffers are one"
+	"the program's address space is limited (ulimit -v), and pollux left most of it to the "   \
+	"program"
+#define CUT_FILE "the program may make no larger files (ulimit -f), and all buffers are in one"
 #define CUT_LOCKED "the program locks its memory (mlockall), and all of a buffer is used at once"
 #define NO_RING_FITS                                                                               \
 	"no event buffer of %u bytes fits into what process %d may have (ulimit -f, mlockall): "   \

@@ -28,7 +28,7 @@ static const char *trouble_of(const struct process *p, const struct code_ref *u,
 		return NULL;
 	}
 	if (!call_hooks_read(p, at, target, ret_saved))
-		return "a call of them isn't in memory what it is in the file";
+		return "a call of them in memory differs from the file";
 	return NULL;
 }
 

@@ -476,8 +476,9 @@ static int cover(struct runtime_scan *f, size_t first, size_t named, size_t unsu
 	size_t n = f->n_kinds - first;
 
 	if (!f->has_symbols)
-		return find_cover(f, "names", named, n, "%s",
-				  "the program is stripped: the places of panics stand for names");
+		return find_cover(
+			f, "names", named, n, "%s",
+			"the program is stripped: places of panics take the place of names");
 	return find_cover(f, "names", named - unsure, n, "%s",
 			  unsure      ? "functions with equal code share one symbol"
 			  : named < n ? "the optimiser left no symbol of some"

@@ -548,7 +548,7 @@ static void on_request(struct evhttp_request *http, void *ctx)
 	if (answer)
 		take_job(s, http, &request, answer);
 	else
-		refuse(s, http, 404, "there is no such file or question");
+		refuse(s, http, 404, "there is no such file or request");
 }
 
 /* ---- the loop ---- */

@@ -105,3 +105,32 @@ def test_files_are_there(page):
     for span in code(page):
         for path in re.findall(r"^((?:src|agent|docs|tests|bench|demo|web|packaging|crates)/[\w./-]+\.\w+)$", span):
             assert path.endswith((".rs", ".pb.h", ".plx")) or (ROOT / path).exists(), path
+
+
+# Options of other programs that texts name.
+OTHERS = {"--cap-add", "--mount-proc", "--version"}
+
+
+def unknown_options(text, known):
+    """The options that strings of C code name and that no verb has."""
+    strings = re.findall(r'"(?:[^"\\\n]|\\.)*"', re.sub(r"/\*.*?\*/", "", text, flags=re.S))
+    named = {option for string in strings for option in re.findall(r"(?<![\w-])--[a-z][a-z-]+", string)}
+    return named - known
+
+
+def test_options_in_texts_exist(pollux):
+    """Errors, advice and coverage name options that pollux has, so that they can be typed as they are."""
+    known = {option for verb in verbs() for option in re.findall(r"--[a-z][a-z-]+", run(verb, "--help").stdout)} | OTHERS
+    for path in sorted((ROOT / "src").rglob("*.[ch]")):
+        assert not unknown_options(path.read_text(), known), path
+    assert unknown_options('/* "--ring" */ say("larger rings (--ring), or --cap-add")', known) == {"--ring"}
+
+
+def test_names_in_docs_exist():
+    """An event, a hook or a flag between backticks (AE_POLL_ABORTED) is one of the code."""
+    code_of = "".join(path.read_text() for room in ("src", "agent") for path in (ROOT / room).rglob("*.[chS]"))
+    names = set(re.findall(r"\w+", code_of))
+    for page in PAGES:
+        for span in re.findall(r"`([^`]+)`", page.read_text()):
+            for name in re.findall(r"\b(?:(?:A|T)[EHOR]|AGENT|NODE|POINT|END|POLL|TRACE)_[A-Z_]+\b(?!\*)", span):
+                assert name in names or name.endswith("_"), f"{page}: {name}"

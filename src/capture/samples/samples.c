@@ -613,7 +613,7 @@ static int cover(struct capture *c, struct capture_stats *stats)
 						(unsigned long long)lost);
 		if (c->n_throttled && i == 0)
 			len += (size_t)snprintf(note + len, sizeof(note) - len,
-						"the kernel held sampling up %llu times "
+						"the kernel paused sampling %llu times "
 						"(kernel.perf_event_max_sample_rate); ",
 						(unsigned long long)c->n_throttled);
 		if (c->attr.sample_freq < c->asked_hz)

@@ -394,7 +394,7 @@ static int watch_close(struct capture *c, struct capture_stats *stats, struct er
 				 (unsigned long long)p->n_refused, p->refused);
 		else if (p->n_seen < p->n_polls)
 			snprintf(note, sizeof(note), "%s",
-				 "the others were over before they could be looked at");
+				 "the others had ended before pollux could read their stacks");
 		if (p->n_polls)
 			rc = capture_emit_coverage(c->shared->writer, stats, &record);
 	}

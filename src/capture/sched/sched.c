@@ -377,12 +377,12 @@ static int emit_coverage(const struct capture *c, struct capture_stats *stats)
 	const char *less =
 		!c->ops->no_numbers ? ""
 		: c->ops->no_uninterruptible && !POLLUX_BPF
-			? "this pollux was built without BPF: it is not seen in which system call "
-			  "a thread waits, and whether it can be interrupted"
+			? "this pollux was built without BPF: it is not known in which system call "
+			  "a thread waits, nor whether a signal can wake it"
 		: c->ops->no_uninterruptible
 			? "without the right to use BPF (root, or CAP_BPF and CAP_PERFMON) it is "
-			  "not seen in which system call a thread waits, and whether it can be "
-			  "interrupted"
+			  "not known in which system call a thread waits, nor whether a signal can "
+			  "wake it"
 			: "this kernel does not describe its types (BTF): in which system call a "
 			  "thread waits is seen with --syscalls only";
 
