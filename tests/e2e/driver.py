@@ -244,6 +244,14 @@ def record_a_while(pollux, pid, trace, seconds, *options):
             return result
 
 
+def into_cache(pollux, pid, trace):
+    """Records a running program until its debug information is in the cache: on a busy machine it would not be read
+    before a short recording ends, and what was waited for before has no place."""
+    for seconds in (1, 2, 4, 8, 16, 32):
+        if "before all debug information was read" not in record_a_while(pollux, pid, trace, str(seconds)).stderr:
+            return
+
+
 def split_output(text):
     """(output lines, truth) of a target that ran to its end."""
     lines = text.splitlines()

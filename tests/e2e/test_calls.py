@@ -105,14 +105,13 @@ def test_places_from_the_first_poll_on(pollux, suite, trace):
     """A program that runs: what it waits for is known when events begin, or the coverage says from when on."""
     with driver.Target(suite("tokio-1.38", "debug"), "steady") as target:
         target.go()
-        for seconds in (0.5, 2, 8):  # a busy machine reads the debug information for longer
+        for seconds in (0.5, 2, 8, 32):  # a busy machine reads the debug information for longer
             trace.unlink(missing_ok=True)
             result = driver.record_a_while(pollux, target.pid, trace, seconds)
             assert result.returncode == 0, result.stderr
             report = driver.report(pollux, trace)
-            if report["waits"]:
+            if "ended before all debug information was read" not in result.stderr:
                 break
-            assert "ended before all debug information was read" in result.stderr, result.stderr
     late = [c for c in report["coverage"] if c["item"] == "await points from the first event on"]
     assert report["waits"]
     assert late or report["waits_without_place"] == 0

@@ -650,24 +650,33 @@ def test_program_is_killed_while_it_is_stopped(pollux, suite, tmp_path, all_of_i
     """In each call of ptrace up to the end of the detach: once it is recorded its exit status is pollux', though a
     stop has taken its end."""
     library = build.compile_c(build.TARGETS / "die_at_ptrace.c", "die_at_ptrace.so", "-shared", "-fPIC")
-    killed = 0
-    for at in itertools.count(1 if all_of_it else 80, 2):  # the attach takes some 90
+    count = tmp_path / "count"
+
+    def record(**env):
+        """(what pollux said first, whether the program lived on, the exit status)"""
         recorder = subprocess.Popen(
             [pollux, "record", "-d", "0.05", "-o", tmp_path / "x.plx", "--", suite(), "steady", "--wait"],
             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-            env={**os.environ, "LD_PRELOAD": str(library), "KILL_AT": str(at), "FROM_THE_FIRST": "1"})
+            env={**os.environ, "LD_PRELOAD": str(library), "FROM_THE_FIRST": "1", **env})
         said = []
         for line in recorder.stderr:
             said.append(line)
             if "is still running" in line:
                 recorder.stdin.close()  # it ends
-        code = recorder.wait(driver.TIMEOUT)
-        if "is still running" in "".join(said) and code == 0:
+        return said[0], "is still running" in "".join(said), recorder.wait(driver.TIMEOUT)
+
+    assert record(COUNT_IN=str(count))[1:] == (True, 0)
+    calls = int.from_bytes(count.read_bytes(), "little")
+    killed = 0
+    for at in itertools.count(1 if all_of_it else max(calls - 20, 1), 2):
+        first, lives, code = record(KILL_AT=str(at))
+        if lives and code == 0:
             break
-        recorded = said[0].startswith("recorded")
-        assert code == (128 + signal.SIGKILL if recorded else 1), (at, code, said)
+        recorded = first.startswith("recorded")
+        assert code == (128 + signal.SIGKILL if recorded else 1), (at, code, first)
         killed += recorded
-    assert killed > 2
+    # The detach has more of them, and their number differs a little from one run to the next.
+    assert killed > 0
 
 
 def test_pollux_is_killed_while_it_looks_at_what_was_executed(pollux, suite, tmp_path):

@@ -6,9 +6,11 @@
  * Or it kills what is traced after that call number $KILL_AT, or once that has made the system call number
  * $KILL_AFTER. Or that call number $FAIL_AT fails, by EIO.
  * Or from that call number $FULL_AT on what is traced may map no more memory.
+ * Into the file $COUNT_IN goes how many there were so far, as a number of 4 bytes.
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -38,6 +40,12 @@ long ptrace(enum __ptrace_request request, ...)
 	int call = counts ? ++n_calls : 0;
 	va_list args;
 
+	if (call && getenv("COUNT_IN")) {
+		int fd = open(getenv("COUNT_IN"), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+		(void)!write(fd, &call, sizeof(call));
+		close(fd);
+	}
 	va_start(args, request);
 	long pid = va_arg(args, long), addr = va_arg(args, long), data = va_arg(args, long);
 	va_end(args);
