@@ -3,15 +3,15 @@
  * Polls of futures below a task's: the calls of a future's poll function go through a thunk, which
  * calls the agent before and after.
  *
- * What an open poll needs at its end lies in the thunk's frame, so they may be nested as deep as
+ * What an open poll needs at its end is in the thunk's frame, so polls may be nested as deep as
  * the stack allows; the thread's notes know the innermost one, for a panic that passes the frame.
- * How a poll ended is read from the future itself where that is a coroutine: its state is its own,
- * and the poller lends it to the poll until that returns, so the memory is there. Of other futures
- * it is read from what they return.
+ * How the poll of a coroutine ended is read from the coroutine's state: the poller borrows the
+ * coroutine until the poll returns, so its memory exists. Of other futures it is read from what
+ * they return.
  *
- * That memory is there holds if the debug information is right. A second proof is needed before a
- * read (point.h): that a coroutine has its state at that offset is shown by its poll function's own
- * code, which begins by reading it; elsewhere the kernel is asked.
+ * All this holds if the debug information is right. So each read needs a second proof that there is
+ * memory (point.h): a poll function that begins by reading the state proves where the state is;
+ * elsewhere the agent asks the kernel.
  */
 #include "agent/agent.h"
 #include "agent/point.h"

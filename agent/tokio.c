@@ -18,7 +18,7 @@
 typedef void (*task_fn)(void *header);
 typedef void (*read_fn)(void *header, uint64_t *dst, const void *waker);
 
-/* Gives our reference back; the last one frees the task. */
+/* Gives the agent's reference back; if that was the last one, frees the task. */
 static void release(struct agent_notes *n, const struct agent_hook *hook, void *header,
 		    uint64_t ref)
 {
@@ -31,8 +31,9 @@ static void release(struct agent_notes *n, const struct agent_hook *hook, void *
 		((task_fn)hook->task.drop_ref)(header);
 }
 
-/* How the task that is polled ended by what it has stored after its id, if it is complete. */
-static __attribute__((noinline)) enum poll_end look(const struct agent_poll *poll, bool cancelled)
+/* How the task that is polled ended, by its output, if it is complete: the words after its id. */
+static __attribute__((noinline)) enum poll_end read_output(const struct agent_poll *poll,
+							   bool cancelled)
 {
 	const struct agent_hook *hook = poll->hook;
 	uint64_t at = (uint64_t)poll->header + hook->task.id_offset;
@@ -45,8 +46,8 @@ static __attribute__((noinline)) enum poll_end look(const struct agent_poll *pol
 	return tokio_output(agent_word, at + 8, n, n, &e);
 }
 
-/* The same, if it was looked at in time. */
-static enum poll_end settled(uint32_t flags)
+/* The same, if the output was read before it was taken, and saved in the flags. */
+static enum poll_end saved_end(uint32_t flags)
 {
 	return !(flags & POLL_OUTCOME_SAVED) ? END_UNKNOWN
 	       : flags & POLL_PANICKED	     ? END_PANICKED
@@ -54,15 +55,16 @@ static enum poll_end settled(uint32_t flags)
 					     : END_READY;
 }
 
-static uint32_t settled_flags(enum poll_end output)
+static uint32_t end_flags(enum poll_end output)
 {
 	return output == END_PANICKED	 ? POLL_OUTCOME_SAVED | POLL_PANICKED
 	       : output == END_CANCELLED ? POLL_OUTCOME_SAVED | POLL_ABORTED
 					 : POLL_OUTCOME_SAVED;
 }
 
-/* Whether another thread shuts the task down that has seen it waiting in a queue, as this one did:
- * it says so before, and leaves a note in the poll before it takes that back. */
+/* Whether another thread shuts the task down, and found it in a queue, as this thread did. That
+ * thread sets `shutting` before, and POLL_SHUT_IDLE in the open poll before it clears
+ * `shutting`. */
 static bool is_shut_idle(const void *header, const struct agent_poll *poll)
 {
 	return __atomic_load_n(&poll->flags, __ATOMIC_ACQUIRE) & POLL_SHUT_IDLE ||
@@ -87,13 +89,13 @@ static enum poll_end outcome(const struct agent_hook *hook, const void *header, 
 	p.shut_queued = !(p.raised || p.shut_down) && is_shut_idle(header, poll);
 	if (!tokio_was_polled(&p))
 		return END_UNPOLLED;
-	p.output = settled(flags);
+	p.output = saved_end(flags);
 	if (p.output == END_UNKNOWN)
-		p.output = look(poll, tokio_was_cancelled(&p));
-	/* Taken while we looked? The thread that took it has looked before. */
+		p.output = read_output(poll, tokio_was_cancelled(&p));
+	/* If the output was taken meanwhile, the thread that took it has saved it before. */
 	flags |= __atomic_load_n(&poll->flags, __ATOMIC_ACQUIRE);
 	if (p.output == END_UNKNOWN)
-		p.output = settled(flags);
+		p.output = saved_end(flags);
 	p.shut_down = flags & POLL_SHUT_DOWN;
 	p.taken = flags & POLL_QUERIED && !(after & TOKIO_JOIN_WAKER);
 	p.queried = __atomic_load_n(agent_state_of(hook, header), __ATOMIC_ACQUIRE);
@@ -101,25 +103,25 @@ static enum poll_end outcome(const struct agent_hook *hook, const void *header, 
 }
 
 /*
- * In a poll of a task that is complete something is woken. If that is the one who waits for the
- * task's end, it will take the output, maybe before we come to look at it: so we look now.
+ * In the poll of a task that is complete, something is woken. That may be the task that awaits this
+ * one, which then takes the output, maybe before the end of this poll: so the output is read now.
  */
 void agent_tokio_save_outcome(struct agent_poll *poll, uint64_t state)
 {
 	if (poll->flags & POLL_OUTCOME_SAVED || !(state & TOKIO_JOIN_INTEREST))
 		return;
-	__atomic_fetch_or(&poll->flags, settled_flags(look(poll, state & TOKIO_CANCELLED)),
+	__atomic_fetch_or(&poll->flags, end_flags(read_output(poll, state & TOKIO_CANCELLED)),
 			  __ATOMIC_RELAXED);
 }
 
 /*
  * The join handle asks for the task's output. If the task's last poll is still open, its end would
- * find no output: so the output is read now. If the task isn't complete, it may be a moment later,
- * when tokio checks: then a note says that the output was queried, and true is returned. Only where
- * there is a question (an abort, or a panic somewhere), since with many threads it takes long to
- * find the poll.
+ * find no output: so the output is read now. A task that isn't complete may be complete a moment
+ * later, when tokio checks: then the poll is marked as queried, and the result is true. All this
+ * only if an output can be in doubt (after an abort, or a panic on any thread), since with many
+ * threads it takes long to find the poll.
  */
-static bool ask(const struct agent_hook *hook, const void *header)
+static bool query_output(const struct agent_hook *hook, const void *header)
 {
 	uint64_t state = __atomic_load_n(agent_state_of(hook, header), __ATOMIC_ACQUIRE);
 	struct agent_search at = {0};
@@ -141,21 +143,21 @@ static bool ask(const struct agent_hook *hook, const void *header)
 
 void agent_tokio_read_tail(void *header, struct agent_hook *hook)
 {
-	ask(hook, header);
+	query_output(hook, header);
 }
 
-/* Of a Poll<Result<T, JoinError>>, an error is among the first words. */
-#define HANDED_WORDS 4u
+/* The error of a Poll<Result<T, JoinError>> is among its first words. */
+#define RESULT_WORDS 4u
 
 /* Tokio writes the output to dst, if the task is complete; else it keeps the waker. */
 void agent_tokio_read(void *header, uint64_t *dst, const void *waker, struct agent_hook *hook)
 {
-	bool asked = ask(hook, header);
+	bool queried = query_output(hook, header);
 
 	((read_fn)hook->orig)(header, dst, waker);
-	if (likely(!asked))
+	if (likely(!queried))
 		return;
-	/* Whether it was complete by then: the returned output shows how that poll ended. */
+	/* If the task was complete by then, the returned output shows how that poll ended. */
 	uint64_t state = __atomic_load_n(agent_state_of(hook, header), __ATOMIC_ACQUIRE);
 	if (!(state & TOKIO_COMPLETE) || state & TOKIO_JOIN_WAKER)
 		return;
@@ -167,8 +169,8 @@ void agent_tokio_read(void *header, uint64_t *dst, const void *waker, struct age
 					      .raised = last->flags & POLL_RAISED,
 					      .payload = last->raised,
 					      .cancelled = state & TOKIO_CANCELLED};
-		uint32_t flags = settled_flags(
-			tokio_output(agent_word, (uint64_t)dst, HANDED_WORDS, HANDED_WORDS, &e));
+		uint32_t flags = end_flags(
+			tokio_output(agent_word, (uint64_t)dst, RESULT_WORDS, RESULT_WORDS, &e));
 		if (!(__atomic_load_n(&last->flags, __ATOMIC_ACQUIRE) & POLL_OUTCOME_SAVED))
 			__atomic_fetch_or(&last->flags, flags, __ATOMIC_RELEASE);
 	}
@@ -207,10 +209,10 @@ void agent_tokio_poll(void *header, struct agent_hook *hook)
 
 	/* The end is written before the reference is given back: a task's drop comes last. */
 	uint64_t after = __atomic_load_n(agent_state_of(hook, header), __ATOMIC_ACQUIRE);
-	/* Looked for while the poll can still be found by those who leave word in it. */
+	/* Before the poll is closed, while other threads can still set flags in it. */
 	enum poll_end end =
 		polled && after & TOKIO_COMPLETE ? outcome(hook, header, after, poll) : END_PENDING;
-	/* Being shut down, by who came first. */
+	/* The thread that shut the task down marked it before this one began to poll. */
 	const uint64_t taken = TOKIO_RUNNING | TOKIO_CANCELLED | TOKIO_NOTIFIED;
 	if (unlikely(polled && !end && (after & taken) == taken) && is_shut_idle(header, poll))
 		end = END_UNPOLLED;
@@ -229,9 +231,9 @@ void agent_tokio_poll(void *header, struct agent_hook *hook)
 	release(n, hook, header, ref);
 }
 
-/* It will be marked cancelled, also if it is over or about to be: the thread at the end of its last
- * poll must not be misled. */
-static void emit_last_poll(const void *header, uint32_t flag)
+/* Sets a flag in the open polls of a task that is shut down. Tokio marks it as cancelled, also
+ * if it is complete, or about to be: the flag says so to the thread at the end of its last poll. */
+static void flag_open_polls(const void *header, uint32_t flag)
 {
 	struct agent_search at = {0};
 	struct agent_poll *last;
@@ -251,12 +253,12 @@ void agent_tokio_shutdown(void *header, struct agent_hook *hook)
 		__atomic_fetch_add(agent_state_of(hook, header), TOKIO_REFERENCE, __ATOMIC_ACQ_REL);
 
 	if (before & TOKIO_LIFECYCLE && !(before & TOKIO_CANCELLED) && agent_live())
-		emit_last_poll(header, before & TOKIO_COMPLETE ? POLL_FINISHED : POLL_SHUT_DOWN);
+		flag_open_polls(header, before & TOKIO_COMPLETE ? POLL_FINISHED : POLL_SHUT_DOWN);
 	((task_fn)hook->orig)(header);
 
 	uint64_t after = __atomic_load_n(agent_state_of(hook, header), __ATOMIC_ACQUIRE);
 	if (tokio_is_queued(before) && agent_live())
-		emit_last_poll(header, POLL_SHUT_IDLE);
+		flag_open_polls(header, POLL_SHUT_IDLE);
 	n = agent_live() ? agent_notes() : NULL;
 	if (n)
 		__atomic_store_n(&n->shutting, NULL, __ATOMIC_RELEASE);
@@ -278,7 +280,7 @@ void agent_tokio_schedule(void *header, struct agent_hook *hook)
 		return;
 	}
 	uint64_t ref = agent_task_ref(hook, header);
-	/* The wake that was just recorded leads here. */
+	/* The wake that this thread has just recorded schedules the task. */
 	if (n->wake == ref && n->wake_end == n->head)
 		n->wake_end = UINT64_MAX;
 	else
@@ -296,7 +298,7 @@ void agent_drop(void *header, struct agent_hook *hook)
 		agent_no_ring(1);
 }
 
-/* Records a wake; the caller found out what it will do. */
+/* Records a wake; its type says what effect it has. */
 void agent_wake(struct agent_notes *n, uint64_t type, uint64_t ref)
 {
 	uint64_t head = n->head;
@@ -317,7 +319,7 @@ void agent_tokio_wake(void *header, struct agent_hook *hook)
 		return;
 	}
 	agent_save_outcome(n);
-	/* The waker holds a reference: the task is there. */
+	/* The waker holds a reference, so the task exists. */
 	uint64_t state = __atomic_load_n(agent_state_of(hook, header), __ATOMIC_ACQUIRE);
 	const struct agent_hook *known = agent_header_hook(hook, header);
 	agent_wake(n, AE_WAKE + tokio_wake_effect(state),

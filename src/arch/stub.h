@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A self-restoring stub: machine code that a hijacked thread runs once. It makes a list of raw system
- * calls, restores what it touched, and goes on where the thread was, also when that was inside a
- * system call that has to be made again. It needs no stack. From the moment that the thread's
- * instruction pointer is set to the stub, nothing else is needed from us: we may die.
+ * A self-restoring stub: machine code that a stopped thread of the target runs once. It makes a
+ * list of raw system calls, restores the registers that it changed, and goes on where the thread
+ * was, also inside a system call that has to begin again. It needs no stack. Once the thread's
+ * instruction pointer is set to the stub, it needs nothing more from pollux, which may be killed.
  */
 #pragma once
 
@@ -23,13 +23,14 @@ struct stub_call {
 	uint32_t nr;
 	uint8_t from_memory; /* bit i: args[i] is the address of a word that holds the argument */
 	uint8_t check;	     /* enum stub_check */
-	uint8_t always;	     /* made also when the list was stopped; such ones come last */
+	uint8_t always;	     /* made also when the list was stopped; such calls come last */
 	uint64_t args[6];
 	uint64_t expected;
 	uint64_t result_at; /* address for the result, 0 if it is of no use */
 };
 
-/* Where a thread with these registers goes on, and with which result of a call. It keeps `regs`. */
+/* Where a thread with these registers goes on, and with which result of a call. `regs` must
+ * remain. */
 struct stub_resume {
 	const struct arch_regs *regs;
 	uint64_t pc, result;

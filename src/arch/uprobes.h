@@ -8,11 +8,11 @@
 
 enum arch_uprobe { UPROBE_REFUSED = 0, UPROBE_STEPPED, UPROBE_EMULATED };
 enum arch_uprobe arch_uprobe_of(const uint8_t *bytes, size_t len);
-/* Of an instruction after which nothing follows: whether it returns. */
+/* Whether the last instruction of a function returns (it may be a jump instead). */
 bool arch_is_return(const uint8_t *bytes, size_t len);
-/* The target of the jump at `addr` that the code there begins with; 0: it is something else. */
+/* The target of the jump at `addr`, if the code there begins with one; else 0. */
 uint64_t arch_first_jump(const uint8_t *bytes, size_t len, uint64_t addr);
 
-/* A function whose call with a probe on it is measured: the kernel emulates its first instruction.
- */
+/* A function that is called with a probe on it, to measure what a probe costs whose instruction the
+ * kernel emulates. */
 void arch_measured(void);

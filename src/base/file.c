@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The two openers.
+ * Opening inputs and outputs.
  *
- * Reading: the path is opened with O_PATH first, which touches nothing, then looked at, and only
- * then opened for reading, by the descriptor and not by the path, so that what was looked at is
- * what is read. O_NONBLOCK keeps a lease that the owner holds on the file from making us wait.
+ * Inputs: the path is opened with O_PATH first, which has no effect on the file; then the file is
+ * examined, and opened for reading by the descriptor, not by the path, so that the examined file is
+ * the one that is read. O_NONBLOCK: else a lease that the owner holds on the file would make pollux
+ * wait.
  *
- * An empty regular file is usually none that pollux wrote: procfs and tracefs show files of size 0
- * whose reading waits, or takes from others what is read (/proc/kmsg, trace_pipe).
+ * An empty regular file is rarely one that pollux wrote: procfs and tracefs show files of size 0,
+ * and reading one may wait, or take data from its other readers (/proc/kmsg, trace_pipe).
  *
- * Writing: never into a file that is there, but into a new one next to it, which then takes the
- * name. So no link leads an output into another file, an older output stays whole until the new one
- * is, and a failure leaves nothing that would have to be removed by a path. The folder is held open
- * meanwhile: that its path may lead elsewhere later does not matter. The exception is a file in a
- * folder that takes no new ones, or one that is itself a mount (a container's -v FILE:FILE): such a
- * file of the same user, with this one name only, is written in place.
+ * Outputs: pollux does not write into an existing file, but into a new one next to it, which then
+ * takes the name. So no link leads an output into another file, an older output remains whole until
+ * the new one is complete, and after a failure nothing has to be removed by a path. The folder is
+ * held open meanwhile, so it does not matter if its path leads elsewhere later. The exception is a
+ * file in a folder that takes no new files, or one that is itself a mount (a container's -v
+ * FILE:FILE): if it is the user's and has one name only, it is written in place.
  */
 #include "base/file.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Files whose paths, or whose places, others have a hand in: a traced program names its debug
- * files, a core its program, and a folder such as /tmp takes files of every user. All that pollux
- * reads by such a path and all that it writes is opened here.
+ * Files whose paths others may have chosen, or in folders that others can write to: a traced
+ * program names its debug files, a core its program, and every user can make files in /tmp. pollux
+ * opens all files that it reads by such a path, and all that it writes, by these functions.
  */
 #pragma once
 
@@ -15,16 +15,17 @@
 
 /* What may be opened besides a regular file with content. */
 enum file_kinds {
-	FILE_EMPTY = 1,	 /* a regular file of size 0; the kernel's own files are such, too */
-	FILE_PIPE = 2,	 /* a named pipe of our user */
+	FILE_EMPTY = 1,	 /* a regular file of size 0, as files of /proc are, too */
+	FILE_PIPE = 2,	 /* a named pipe of the user of pollux */
 	FILE_FOLDER = 4, /* a directory */
 };
 
 /*
  * Opens a file for reading: a descriptor, or negative errno with a sentence (-EINVAL: it is of
- * another kind). A device is never opened, since that alone may act (a watchdog, a tape), and no
- * pipe is waited for unless `also` allows it. If it does, names of this process's descriptors
- * (/dev/stdin, /dev/fd/N) give a copy of these, whatever they are; a regular file is opened again.
+ * another kind). It never opens a device, since opening may have an effect (a watchdog, a tape),
+ * and waits for no pipe unless `also` allows pipes. If it does, the names of this process's
+ * descriptors (/dev/stdin, /dev/fd/N) give a copy of the descriptor, whatever it is; a regular
+ * file is opened again.
  */
 int file_open(const char *path, unsigned also, struct error *err);
 /* The same for a name in the folder `dir`; `flags` is 0 or O_NOFOLLOW. */
@@ -34,23 +35,23 @@ int file_reopen(int at, const char *name, unsigned also, struct error *err);
 
 /* ---- outputs ---- */
 
-/* Which files an output may replace: those that have these bytes, and empty ones. */
+/* Which files an output may replace: empty ones, and those that have these bytes. */
 struct file_replaces {
 	const char *description; /* "a pollux trace" */
 	const char *begin;	 /* NULL: no file */
-	size_t len, at;		 /* len: 0, the text's; at: where in the file they are */
+	size_t len, at;		 /* len: of the bytes, 0: strlen(begin); at: offset in the file */
 };
 
 struct file_output {
 	int fd;	      /* to be written to */
-	bool regular; /* a file of its own, which can be cut */
-	bool placed;  /* it has its name */
+	bool regular; /* a regular file, which can be truncated */
+	bool placed;  /* the file has its name */
 	/* private: */
 	int folder;
 	const struct file_replaces *replaces; /* NULL: every file */
-	char *path, *name; /* name: in the folder; NULL: nothing is to be named */
-	char temp[32];	   /* what it is called as yet, "" if it has no name */
-	bool in_place;	   /* a file that was there is written */
+	char *path, *name; /* name: in the folder; NULL: the output gets no name */
+	char temp[32];	   /* its name until then, "" if it has none */
+	bool in_place;	   /* an existing file is written */
 };
 #define FILE_OUTPUT_INIT                                                                           \
 	{                                                                                          \
@@ -58,11 +59,11 @@ struct file_output {
 	}
 
 /*
- * Opens an output. "-", /dev/stdout and /dev/fd/N are copies of our descriptors; a named pipe of
- * our user and /dev/null are opened. All else becomes a new file (mode 0600) in the path's folder,
- * without a name until file_output_place(): what is there under this name stays until then, and is
- * replaced only if it is a regular file of our user and one of `replaces` (which stays the
- * caller's; NULL: any). Symbolic links are refused.
+ * Opens an output. "-", /dev/stdout and /dev/fd/N give copies of pollux's descriptors; a named
+ * pipe of the user and /dev/null are opened. Any other path gives a new file (mode 0600) in the
+ * path's folder, which gets the name at file_output_place(). A file of that name remains until
+ * then, and is replaced only if it is a regular file of the user and one of `replaces` (which
+ * stays the caller's; NULL: any). Symbolic links are refused.
  */
 int file_output_open(struct file_output *o, const char *path, const struct file_replaces *replaces,
 		     struct error *err);

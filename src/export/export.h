@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Formats that other viewers open, one file each behind struct export_ops. Each reads the trace
- * through the timeline, streaming, in memory that does not grow with the trace's length. The shapes
- * that viewers really bear are the exporter's business; the output and the summary say what was
- * cut.
+ * The formats of other tools, one file each with a struct export_ops. Each exporter streams the
+ * trace through the timeline, in memory that does not grow with the trace's length. It keeps to
+ * what its viewer can show; the output and the summary say what was cut.
  */
 #pragma once
 
@@ -27,14 +26,15 @@ enum export_weight {
 
 enum export_lanes { LANES_AUTO = 0, LANES_TASK, LANES_PACKED };
 
-/* What a report finds wrong, for a timeline: the caller's, as long as the export. */
+/* A finding of the report, for a timeline. The caller's, until the export is done. */
 struct export_finding {
 	const char *title, *text; /* "long polls"; the sentence */
 	const char *advice;	  /* NULL: there is none */
 	uint64_t from_ns, to_ns;  /* CLOCK_MONOTONIC; 0: all of the window. Equal: a moment */
 };
 
-/* A folder of files, one per table: opens one for writing, NULL with a sentence. The caller closes. */
+/* A folder with a file per table. open() opens one for writing, which the caller closes; NULL
+ * with a sentence. */
 struct export_folder {
 	FILE *(*open)(void *ctx, const char *table, struct error *err);
 	void *ctx;
@@ -50,12 +50,12 @@ struct export_options {
 	unsigned weight;   /* enum export_weight, of formats with stacks of one value */
 	const char *table; /* of formats with tables: only this one; NULL: the format's default */
 	const struct export_folder *folder; /* the same: a file per table; NULL: one file */
-	bool force;			    /* also beyond the ceiling of the viewers */
+	bool force;			    /* also more than viewers are known to handle */
 	void (*progress)(void *ctx, uint64_t done, uint64_t total); /* may be NULL */
 	void *progress_ctx;
 };
 
-/* What came out, for the line that the command prints at its end. */
+/* The size of the output, for the line that the command prints at its end. */
 struct export_summary {
 	uint64_t slices, flows, lanes, bytes;
 	uint64_t rows;	      /* of formats without lanes */
@@ -78,9 +78,10 @@ struct export_ops {
 	bool tables;   /* several, which may be chosen, or go into files of their own */
 	bool lanes;    /* a timeline, with limits of lanes and slices (export_options) */
 	bool weights;  /* stacks of one value, which may be chosen */
-	/* Writes all of it to `out` (NULL with a folder). The trace needs to be seekable if the format takes two passes.
-	 * -EPIPE when the reader of `out` has gone: not an error for the user. -EFBIG when the
-	 * result is beyond the viewers' ceiling and !force (nothing was written then). */
+	/* Writes the export to `out` (NULL with a folder). A format that takes two passes needs a
+	 * seekable trace. -EPIPE when the reader of `out` has gone, which is no error for the user.
+	 * -EFBIG, and nothing is written, when it would be more than viewers are known to handle and
+	 * !force. */
 	int (*write)(struct trace_reader *r, const struct export_options *opt, FILE *out,
 		     struct export_summary *ret_summary, struct error *err);
 };
@@ -89,8 +90,8 @@ extern const struct export_ops *const export_formats[]; /* NULL-terminated */
 const struct export_ops *export_find(const char *name);
 /* The one whose files are called like this one, by their ending; NULL: none. */
 const struct export_ops *export_find_by_ending(const char *path);
-/* Whether formats with tables have one of this name; names them all, separated by commas. */
+/* Whether formats with tables have one of this name; all their names, separated by commas. */
 bool export_has_table(const char *name);
 void export_table_names(struct buf *out);
-/* The one that a viewer reads best, by its word. */
+/* The format that a viewer reads best, by its word in `reads`. */
 const struct export_ops *export_find_for(const char *viewer);

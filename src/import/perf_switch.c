@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What sched:sched_switch says: one thread leaves a CPU, in a state that says why, and another
- * comes in its place. The state is a set of bits that changed over the years; all kernels agree on
- * the two that matter, and that none of the low ones is set if the thread could have gone on
+ * Parses sched:sched_switch: one thread leaves a CPU, in a state that says why, and another one
+ * runs in its place. The bits of the state changed over the years, but all kernels agree on the two
+ * that matter, and set none of the low ones if the thread could have gone on
  * (include/trace/events/sched.h, include/linux/sched.h).
  */
 #include "import/perf_switch.h"
@@ -57,20 +57,20 @@ static const char *last(const struct perf_text *t, const char *word)
 	return NULL;
 }
 
-static struct perf_text behind(const struct perf_text *t, const char *at, size_t len)
+static struct perf_text rest_after(const struct perf_text *t, const char *at, size_t len)
 {
 	return (struct perf_text){at + len, (size_t)(t->p + t->len - (at + len))};
 }
 
 /* The number after the last `word`; *ret_rest is what follows it. */
-static bool number_behind(const struct perf_text *t, const char *word, uint64_t *ret,
-			  struct perf_text *ret_rest)
+static bool number_after(const struct perf_text *t, const char *word, uint64_t *ret,
+			 struct perf_text *ret_rest)
 {
 	const char *at = last(t, word);
 
 	if (!at)
 		return false;
-	*ret_rest = behind(t, at, strlen(word));
+	*ret_rest = rest_after(t, at, strlen(word));
 	return perf_number(ret_rest, ret);
 }
 
@@ -82,7 +82,7 @@ static bool split(const struct perf_text *text, const char *arrow, struct perf_t
 	if (!at)
 		return false;
 	*ret_from = (struct perf_text){text->p, (size_t)(at - text->p)};
-	*ret_to = behind(text, at, strlen(arrow));
+	*ret_to = rest_after(text, at, strlen(arrow));
 	return true;
 }
 
@@ -93,10 +93,10 @@ static bool parse_fields(const struct perf_text *text, struct perf_switch *ret)
 	const char *at;
 
 	if (!split(text, " ==> next_comm=", &from, &to) ||
-	    !number_behind(&from, " prev_pid=", &ret->prev, &rest) ||
-	    !number_behind(&to, " next_pid=", &ret->next, &rest) || !(at = last(&from, state)))
+	    !number_after(&from, " prev_pid=", &ret->prev, &rest) ||
+	    !number_after(&to, " next_pid=", &ret->next, &rest) || !(at = last(&from, state)))
 		return false;
-	rest = behind(&from, at, sizeof(state) - 1);
+	rest = rest_after(&from, at, sizeof(state) - 1);
 	uint64_t number;
 	if (!rest.len)
 		return false;
@@ -110,11 +110,11 @@ static bool parse_named(const struct perf_text *t, uint64_t *ret, struct perf_te
 {
 	const char *open = last(t, " [");
 	struct perf_text name = {t->p, open ? (size_t)(open - t->p) : 0};
-	struct perf_text prio = open ? behind(t, open, 2) : (struct perf_text){0};
+	struct perf_text prio = open ? rest_after(t, open, 2) : (struct perf_text){0};
 	uint64_t number;
 
 	if (!open || !perf_number(&prio, &number) || !perf_text_starts(&prio, "]") ||
-	    !number_behind(&name, ":", ret, ret_rest) || ret_rest->len)
+	    !number_after(&name, ":", ret, ret_rest) || ret_rest->len)
 		return false;
 	*ret_rest = (struct perf_text){prio.p + 1, prio.len - 1};
 	return true;

@@ -7,11 +7,11 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* All processes that execute this very file (a path, or a name to be searched in PATH), but for
- * ourselves, lowest pid first; for free(). -ESRCH with a sentence: there is none. */
+/* All processes that execute this file (a path, or a name that is searched in PATH), except pollux,
+ * lowest pid first; for free(). -ESRCH with a sentence: there is none. */
 int processes_running(const char *exe, pid_t **ret_pids, size_t *ret_n, struct error *err);
 
 /* All processes of this name (of their main thread, or of the file that they execute), likewise. */
 int processes_named(const char *name, pid_t **ret_pids, size_t *ret_n, struct error *err);
-/* All that a process has started, and these in turn: for free(), 0 or -ENOMEM. */
+/* All descendants of a process; for free(). 0 or -ENOMEM. */
 int processes_below(pid_t pid, pid_t **ret_pids, size_t *ret_n);

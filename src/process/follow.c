@@ -3,17 +3,16 @@
  * Following execs by ptrace.
  *
  * The tracer waits for events of its program. It passes signals and stops by job control on at
- * once; a program that executed another stays stopped until the caller takes it. If pollux dies the
- * kernel lets the program go, as it does when the tracer's thread ends, which is how following
- * ends.
+ * once; a program that executed another one stays stopped until the caller takes it. To stop
+ * following, the tracer's thread ends: then, as when pollux dies, the kernel releases the program.
  *
  * A program that gains rights by an exec (sudo) does not get them while it is traced by one without
  * CAP_SYS_PTRACE. So without that the tracer checks each system call, and releases the program
  * before such an exec. That slows it down, so it is done for the first calls of a program only: a
  * wrapper has executed what it wraps by then.
  *
- * What else costs a traced program time are its signals, each of which stops it for some 30 us. One
- * that gets very many (a profiler's timer, a runtime that preempts by signals) is released.
+ * Each signal stops a traced program for some 30 us. So the tracer releases one that gets very
+ * many (from a profiler's timer, or of a runtime that preempts by signals).
  */
 #include "process/follow.h"
 
@@ -54,11 +53,11 @@
 struct follow {
 	pid_t pid;
 	struct tracer *tracer;
-	uint64_t image;		 /* struct process.image, when it was taken */
-	bool careful;		 /* system calls are looked at ... */
-	unsigned n_calls;	 /* ... how many so far */
-	unsigned n_signals;	 /* since ... */
-	uint64_t signals_ns;	 /* ... then */
+	uint64_t image;	    /* struct process.image, when it was taken */
+	bool careful;	    /* system calls are checked */
+	unsigned n_calls;   /* how many were checked so far */
+	unsigned n_signals; /* since signals_ns */
+	uint64_t signals_ns;
 	_Atomic int state;	 /* enum follow_state */
 	_Atomic bool leaving;	 /* follow_end() was called */
 	_Atomic bool done;	 /* the tracer has nothing to do any more */
@@ -68,7 +67,7 @@ struct follow {
 
 /* ---- execs that give rights ---- */
 
-/* Text of the program's; false if it can't be read. */
+/* Reads a text in the program's memory; false if it can't be read. */
 static bool read_text(pid_t pid, uint64_t addr, char *out, size_t size)
 {
 	char path[32];
@@ -76,7 +75,7 @@ static bool read_text(pid_t pid, uint64_t addr, char *out, size_t size)
 	/* A filter may forbid process_vm_readv(). */
 	snprintf(path, sizeof(path), "/proc/%d/mem", pid);
 	_cleanup_close_ int fd = file_open(path, FILE_EMPTY, NULL);
-	/* It may end before the page does, and the next one lack. */
+	/* The text may end in this page, and the next page may not be mapped. */
 	size_t here = PAGE - addr % PAGE < size ? PAGE - addr % PAGE : size;
 	ssize_t n = fd < 0 ? -1 : pread(fd, out, here, (off_t)addr);
 
@@ -88,7 +87,7 @@ static bool read_text(pid_t pid, uint64_t addr, char *out, size_t size)
 	return n > 0 && memchr(out, 0, (size_t)n);
 }
 
-/* The path by which we reach what the program calls so. */
+/* The path by which pollux reaches the file that has `path` for the program. */
 static void path_for_us(pid_t pid, const char *path, char out[PATH_MAX + 64])
 {
 	snprintf(out, PATH_MAX + 64, "/proc/%d/%s/%s", pid, *path == '/' ? "root" : "cwd", path);
@@ -164,8 +163,8 @@ static bool spends_time(struct follow *f)
 	return ++f->n_signals > MAX_SIGNALS;
 }
 
-/* It may have been killed meanwhile: then its end is what comes next. What can't be resumed otherwise is
- * not left standing: the tracer, which it loses, ends. */
+/* It may have been killed meanwhile: then its end is what comes next. What can't be resumed
+ * otherwise is not left standing: the tracer, which it loses, ends. */
 static bool has_resumed(struct follow *f, bool resumed, int signal)
 {
 	if (resumed || errno == ESRCH)

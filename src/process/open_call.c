@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The agent's frame is recognised by what thunk_call pushes: below its caller's registers the first
- * argument, the fourth one, the hook's address, the ticks at the begin, and where the call returns
- * to. Words of a frame that is gone may still be there; the caller compares the time with what the
- * thread did since, and the system call with the hook's.
+ * argument, the fourth one, the hook's address, the ticks at the begin, and the return address of
+ * the call. The stack may still have words of a frame that has returned: so the caller compares the
+ * ticks with the thread's later events, and the thread's system call with the hook's.
  */
 #include "process/open_call.h"
 
@@ -12,7 +12,7 @@
 /* In words from the return address. */
 enum { AT_TICKS = 1, AT_HOOK = 2, AT_FIRST = 4, FRAME_WORDS = 5 };
 
-/* musl's mutex has its futex behind its type. */
+/* musl's mutex has its futex after its type. */
 #define LOCK_BYTES 40u
 
 static const struct agent_hook *hook_at(const struct layout *layout, const struct hooks *hooks,
@@ -29,7 +29,7 @@ bool open_call_find(const uint64_t *words, size_t n, const struct layout *layout
 		    const struct hooks *hooks, uint64_t first_argument,
 		    struct attach_open_call *ret)
 {
-	bool other = false; /* the innermost frame is another call's, or what is left of one */
+	bool other = false; /* the innermost frame is another call's, or of one that has returned */
 
 	for (size_t i = 0; i + FRAME_WORDS <= n; i++) {
 		const struct agent_hook *hook = hook_at(layout, hooks, words[i + AT_HOOK]);

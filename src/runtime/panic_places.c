@@ -49,8 +49,8 @@ struct location {
 	uint32_t line;
 };
 
-/* What one function says. */
-struct saying {
+/* What the panics of one function show. */
+struct panic_facts {
 	uint64_t places[MAX_PLACES]; /* Locations of async fns that are polled in it */
 	size_t n_places;
 	size_t n_worker; /* places in scheduler/multi_thread */
@@ -63,10 +63,10 @@ struct places {
 	uint64_t resumed;     /* panic_const_async_fn_resumed */
 	uint64_t messages[8]; /* of block_in_place, and words that point to them */
 	size_t n_messages;
-	struct map known;    /* function -> struct saying */
+	struct map known;    /* function -> struct panic_facts */
 	size_t n_insns_left; /* instructions that may still be decoded */
 	/* the walk under way */
-	const struct saying *found;
+	const struct panic_facts *found;
 	size_t n_worker;
 };
 
@@ -129,7 +129,7 @@ static int find_resumed(struct places *p)
 	return r;
 }
 
-static void note_place(struct saying *s, uint64_t place)
+static void note_place(struct panic_facts *s, uint64_t place)
 {
 	for (size_t i = 0; i < s->n_places; i++) {
 		if (s->places[i] == place)
@@ -153,7 +153,7 @@ static bool is_message(const struct places *p, uint64_t addr)
 
 struct listening {
 	struct places *p;
-	struct saying *saying;
+	struct panic_facts *facts;
 	uint64_t last; /* a place that is the first argument of the next call */
 };
 
@@ -168,12 +168,12 @@ static bool hear(const struct insn *in, void *opaque)
 	if (!target && in->slot)
 		elf_image_pointer_at(p->image, in->slot, &target);
 	if (p->resumed && target == p->resumed && l->last)
-		note_place(l->saying, l->last);
+		note_place(l->facts, l->last);
 	if (is_message(p, taken))
-		l->saying->block_in_place = true;
+		l->facts->block_in_place = true;
 	if (taken && read_location(p->image, taken, &place)) {
-		l->saying->n_worker += memmem(place.file, place.len, worker_folder,
-					      sizeof(worker_folder) - 1) != NULL;
+		l->facts->n_worker += memmem(place.file, place.len, worker_folder,
+					     sizeof(worker_folder) - 1) != NULL;
 		l->last = in->reg == elf_image_machine(p->image)->args[0] ? taken : 0;
 	} else if (in->flow != INSN_NEXT) {
 		l->last = 0;
@@ -181,14 +181,14 @@ static bool hear(const struct insn *in, void *opaque)
 	return --p->n_insns_left > 0;
 }
 
-static const struct saying *saying_of(struct places *p, uint64_t function)
+static const struct panic_facts *facts_of(struct places *p, uint64_t function)
 {
-	struct saying *s = map_get(&p->known, function, 0);
+	struct panic_facts *s = map_get(&p->known, function, 0);
 	struct listening l = {.p = p};
 
 	if (s)
 		return s;
-	l.saying = s = map_new(&p->known, function, 0, sizeof(*s));
+	l.facts = s = map_new(&p->known, function, 0, sizeof(*s));
 	if (s && p->n_insns_left > 0 && follower_read(p->follower, function, hear, &l) < 0)
 		return NULL;
 	return s;
@@ -217,7 +217,7 @@ static enum owner owner_of(const struct location *l)
 	return LIBRARY;
 }
 
-static enum owner best_owner(struct elf_image *image, const struct saying *s)
+static enum owner best_owner(struct elf_image *image, const struct panic_facts *s)
 {
 	enum owner best = N_OWNERS;
 	struct location l;
@@ -232,7 +232,7 @@ static enum owner best_owner(struct elf_image *image, const struct saying *s)
 static enum follow_step visit_poll(uint64_t addr, const struct elf_symbol *symbol, void *opaque)
 {
 	struct places *p = opaque;
-	const struct saying *s = saying_of(p, addr);
+	const struct panic_facts *s = facts_of(p, addr);
 
 	(void)symbol;
 	if (s && s->n_places > 0 &&
@@ -244,7 +244,7 @@ static enum follow_step visit_poll(uint64_t addr, const struct elf_symbol *symbo
 static enum follow_step visit_worker(uint64_t addr, const struct elf_symbol *symbol, void *opaque)
 {
 	struct places *p = opaque;
-	const struct saying *s = saying_of(p, addr);
+	const struct panic_facts *s = facts_of(p, addr);
 
 	(void)symbol;
 	p->n_worker += s ? s->n_worker : 0;
@@ -263,7 +263,7 @@ static bool made_by_block_in_place(struct places *p, const struct call_index *ca
 			n++;
 	}
 	for (size_t i = 0; i < n; i++) {
-		const struct saying *s = saying_of(p, functions[i]);
+		const struct panic_facts *s = facts_of(p, functions[i]);
 		const struct call *c;
 		size_t n_calls;
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The ids that one runtime has given out to tasks, and of which no task was seen yet. A runtime
- * counts upwards, and gives each id out once. So a spawn that no task has come from is not one if
- * all ids that it can have are those of other tasks.
+ * The ids that one runtime has given out, but of which no task was seen yet. A runtime counts
+ * upwards and gives out each id once. So if a spawn has no task, and all ids that its task could
+ * have belong to other tasks, it was no spawn.
  */
 #pragma once
 
@@ -15,8 +15,8 @@ struct id_range {
 };
 
 struct ids {
-	uint64_t highest;	  /* of all that are known to be given out; 0: none is */
-	uint64_t unknown;	  /* which of those up to here were seen isn't known */
+	uint64_t highest;	  /* of the ids known to be given out; 0: none is */
+	uint64_t unknown;	  /* up to here it isn't known which ids were seen */
 	struct id_range *missing; /* not seen, ascending */
 	size_t n_missing, cap_missing;
 };
