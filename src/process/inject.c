@@ -475,7 +475,6 @@ static int go_with(const struct process *p, const struct code_cave *cave,
 		if (!inside(cave, regs.pc) || regs.call == ARCH_NO_CALL)
 			continue;
 		entered = !entered;
-		others->must_wait = false;
 		if (!entered && regs.call == MASK_CALL)
 			return 0;
 		if (!entered)

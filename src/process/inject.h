@@ -49,8 +49,8 @@ struct remote_calls {
 	bool (*held)(void *arg, size_t call, bool alone);
 	void *arg;
 	uint64_t hold;
-	/* Calls, by bit, during which the other threads are not resumed, however long
-	 * that takes: what they might do meanwhile would change the meaning of the call. */
+	/* Calls, by bit, from which on to the next one the others are not resumed, however long that takes (5 s at
+	 * most): what those may do meanwhile would make it another call. */
 	uint64_t alone;
 };
 

@@ -303,6 +303,8 @@ static int share(struct injector *in, struct code_cave *cave, struct ring_memory
 		calls[n++] = (struct stub_call){
 			.nr = __NR_close, .args = {w->number}, .from_memory = 1, .always = 1};
 	list.n_calls = n;
+	/* Another thread might close the number, and open a file of its own by it: that would be cut. */
+	list.alone = m->segment ? 0 : (1ull << n) - 1;
 	if (rc < 0)
 		return error_sys(m->err, rc, "cannot write into process %d", m->process->pid);
 	rc = inject_run(in, cave, &list, m->err);

@@ -587,7 +587,7 @@ fail:
 		return error_set(
 			err, rc,
 			"a thread of process %d did not stop in %llu ms (it may wait for a "
-			"vfork or for a disk): try again",
+			"vfork or for a disk, or its control group is frozen): try again",
 			p->pid, (unsigned long long)(timeout_ns / NSEC_PER_MSEC));
 	return error_sys(err, rc, "cannot stop the threads of process %d", p->pid);
 }
