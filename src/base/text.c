@@ -365,10 +365,29 @@ const char *text_short_file(const char *file)
 	return rest ? rest + 1 : file;
 }
 
+/* ".../target/release/build/shop-0123456789abcdef/out/shop.rs" */
+static bool is_generated(const char *file)
+{
+	static const char build[] = "/build/", out[] = "/out/";
+	enum { HASH = 16 };
+
+	for (const char *at = file; (at = strstr(at, build)); at++) {
+		const char *folder = at + sizeof(build) - 1, *end = strchr(folder, '/');
+		size_t len = end ? (size_t)(end - folder) : 0;
+
+		if (len > HASH + 1 && end[-HASH - 1] == '-' &&
+		    strspn(end - HASH, "0123456789abcdef") == HASH &&
+		    !strncmp(end, out, sizeof(out) - 1))
+			return true;
+	}
+	return false;
+}
+
 bool text_library_file(const char *file)
 {
-	return strstr(file, "/registry/src/") || strstr(file, "/git/checkouts/") ||
-	       !strncmp(file, "/rustc/", 7) || strstr(file, "/lib/rustlib/");
+	return is_generated(file) || strstr(file, "/registry/src/") ||
+	       strstr(file, "/git/checkouts/") || !strncmp(file, "/rustc/", 7) ||
+	       strstr(file, "/lib/rustlib/");
 }
 
 const char *text_object_name(const char *path, bool folder, size_t *ret_len)

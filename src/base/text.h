@@ -47,7 +47,7 @@ int text_parse_bytes(const char *s, uint64_t *ret_bytes);
  * crate, of "/rustc/HASH/library/..." with "library"; of other names all. */
 const char *text_short_file(const char *file);
 /* A source file that is not of the program's own workspace: the standard library's, a registry's, a
- * git dependency's. */
+ * git dependency's, or one that a build script has generated. */
 bool text_library_file(const char *file);
 
 /* "lib" of "/usr/lib/app/lib.abi3.so", or "app/lib": where in the path it begins, how long it is.

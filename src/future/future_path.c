@@ -140,18 +140,19 @@ static void step_into(struct debug *d, const struct dw_member *way, struct futur
 	w->through = into(t, inner, w->through);
 }
 
-/* Is there anything but one of a type's members that is polled without being seen? */
-static bool is_aux(struct debug *d, const struct dw_type *t, const struct future_path *w,
-		   size_t which)
+/* Takes note if there is anything but one of a type's members that may be polled, too. */
+static void note_others(struct debug *d, const struct dw_type *t, struct future_path *w,
+			size_t which)
 {
 	for (size_t i = 0; i < n_ways(t); i++) {
 		const struct dw_type *inner = i == which ? NULL : dw_member_type(d, one_way(t, i));
 
-		if (await_can_work(d, inner) &&
-		    !future_path_exists(d, inner, into(t, inner, w->through)))
-			return true;
+		if (!await_can_work(d, inner))
+			continue;
+		w->concurrent =
+			w->concurrent || !future_path_exists(d, inner, into(t, inner, w->through));
+		w->beside_box = w->beside_box || await_may_poll_box(d, inner);
 	}
-	return false;
 }
 
 bool future_path_single(struct debug *d, const struct map *hooked, struct future_path *w)
@@ -179,7 +180,7 @@ bool future_path_single(struct debug *d, const struct map *hooked, struct future
 		}
 		if (!way || !future_path_is_within(t, way, next))
 			return false;
-		w->concurrent = w->concurrent || is_aux(d, t, w, which);
+		note_others(d, t, w, which);
 		step_into(d, way, w);
 	}
 	return false;
@@ -204,7 +205,7 @@ static int find_all(struct debug *d, const struct map *hooked, struct future_pat
 	for (size_t i = 0; i < n_ways(t); i++) {
 		struct future_path inner = w;
 
-		inner.concurrent = w.concurrent || is_aux(d, t, &w, i);
+		note_others(d, t, &inner, i);
 		step_into(d, one_way(t, i), &inner);
 		if (future_path_is_within(t, one_way(t, i), inner.type))
 			TRY(find_all(d, hooked, inner, depth + 1, ret, n, tried));

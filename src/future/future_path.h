@@ -31,6 +31,8 @@ struct future_path {
 	/* Along the path is something else that may be polled, too, and that no path reaches.
 	 */
 	bool concurrent;
+	/* The same may poll a `dyn Future` in a box. */
+	bool beside_box;
 	/* That what lies at its end was ready; unproven from where something may drop it before. */
 	enum ready_proof proof;
 };

@@ -373,23 +373,35 @@ static bool find_own(struct compiler *c, struct future_path *w)
 	return n_own == 1;
 }
 
-/* In a chain what lies there by value comes first: it is read without a further proof. */
+/* The one way down, or of several that to the program's own code. */
+static bool find_way(struct compiler *c, struct future_path *w)
+{
+	struct future_path way = *w;
+
+	if (!future_path_single(c->d, c->hooked, &way)) {
+		if (lists(c) || !find_own(c, w))
+			return false;
+		way = *w;
+	}
+	*w = way;
+	return true;
+}
+
+/* In a chain what lies there by value comes first: it is read without a further proof. Next to others that
+ * are polled, too, a way is followed to the program's own code only, and not where the others
+ * may lead to boxes: that of a handler belongs to what is around them. */
 static bool find_single(struct compiler *c, struct future_path *w)
 {
 	struct future_path by_value = *w;
 
 	by_value.through = POINTERS_NONE;
-	if (c->mode == PROGRAM_CHAIN && w->through &&
-	    (future_path_single(c->d, c->hooked, &by_value) || find_own(c, &by_value))) {
+	if (c->mode == PROGRAM_CHAIN && w->through && find_way(c, &by_value)) {
 		*w = by_value;
 		w->through = dw_is_coroutine(w->type) ? POINTERS_BORROWED : POINTERS_NONE;
-		return true;
+	} else if (!find_way(c, w)) {
+		return false;
 	}
-	by_value = *w;
-	if (future_path_single(c->d, c->hooked, w))
-		return true;
-	*w = by_value;
-	return !lists(c) && find_own(c, w);
+	return lists(c) || !w->concurrent || (!w->beside_box && holds_own(c, w->type, 0));
 }
 
 /* The step from `from` on to where the way goes, within what both are counted from. */

@@ -10,6 +10,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/file_map.h"
+#include "base/text.h"
 #include "base/units.h"
 #include "base/vec.h"
 #include "binary/names.h"
@@ -19,6 +20,7 @@
 #include "runtime/futures.h"
 #include "runtime/root_polls.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -156,9 +158,83 @@ static const char *only_own(const struct program *p)
 	return own;
 }
 
+static bool in_path(char c)
+{
+	return c == ':' || c == '_' || isalnum((unsigned char)c);
+}
+
+/* The type of the program's own for which a library's generic function was made:
+ * "poem::…::call::{async_fn_env#0}<shop::order>" (free). NULL: none, or it has a function's name, which is better
+ * (handler_name()). */
+static char *own_parameter(const char *full_name, const struct program *p)
+{
+	const char *parameters = strchr(full_name, '<'), *own = NULL;
+
+	for (size_t i = 0; i < p->n_places && !own; i++)
+		if (p->places[i].flags & TRACE_PLACE_OWN)
+			own = p->places[i].function;
+	const char *end = own ? strstr(own, "::") : NULL;
+
+	if (!parameters || !end || strstr(parameters, "::{") || strstr(parameters, "fn("))
+		return NULL;
+	size_t len = (size_t)(end - own) + 2;
+
+	for (const char *at = parameters; (at = strstr(at, "::")); at += 2) {
+		const char *begin = at;
+
+		while (begin > parameters && in_path(begin[-1]))
+			begin--;
+		if (strncmp(begin, own, len) != 0)
+			continue;
+		for (len = 0; in_path(begin[len]);)
+			len++;
+		return strndup(begin, len);
+	}
+	return NULL;
+}
+
+/* "shop::Order::handle", of the body of an async method, whose name says the trait's function only:
+ * "shop::{impl#3}::handle::{async_block_env#0}" (free). NULL: it is none. */
+static char *method_name(struct debug *d, const struct dw_type *t)
+{
+	static const char impl[] = "::{impl#";
+	const char *at = strstr(t->full_name, impl), *method = at ? strstr(at, "}::") : NULL;
+	const struct dw_type *captured = NULL, *self;
+	char *name;
+
+	for (size_t i = 0; i < t->n_variants && !captured; i++)
+		if (!t->variants[i].is_default && !t->variants[i].value)
+			captured = dw_member_type(d, &t->variants[i].member);
+	if (!method || !captured)
+		return NULL;
+	self = dw_member_type(d, dw_find_member(captured, "self")
+					 ?: dw_find_member(captured, "__self"));
+	if (self && self->class == DC_POINTER)
+		self = dw_type_of(d, self->target_ref);
+	if (!self || !self->full_name || !strstr(self->full_name, "::"))
+		return NULL;
+	/* its parameters are none of the name */
+	int len = (int)strcspn(self->full_name, "<{");
+
+	return asprintf(&name, "%.*s::%s", len, self->full_name, method + strlen("}::")) < 0 ? NULL
+											     : name;
+}
+
+/* The name of a handler that is better than its type's; NULL: none is (free). */
+static char *better_name(struct debug *d, const struct dw_type *t, const struct program *p)
+{
+	const char *own = dw_is_coroutine(t) ? NULL : only_own(p);
+	_cleanup_free_ char *where = dw_coroutine_where(t);
+
+	if (!dw_is_coroutine(t))
+		return own ? strdup(own) : NULL;
+	return where && text_library_file(where) ? own_parameter(t->full_name, p)
+						 : method_name(d, t);
+}
+
 /* Whether the future serves others, or handles what is served, by a program of chains. False: out of
  * memory. */
-static bool set_owner(const struct future_cell *cell, const struct program *p,
+static bool set_owner(struct debug *d, const struct future_cell *cell, const struct program *p,
 		      struct result *result)
 {
 	struct place_future *h = &result->handler;
@@ -169,11 +245,12 @@ static bool set_owner(const struct future_cell *cell, const struct program *p,
 	}
 	if (!p->has_own || is_middleware(cell->future->full_name))
 		return true;
-	const char *own = dw_is_coroutine(cell->future) ? NULL : only_own(p);
+	_cleanup_free_ char *better = better_name(d, cell->future, p);
+	const char *full_name = better ? better : cell->future->full_name;
 
-	h->name = own ? strdup(own) : name_shorten(cell->future->full_name);
-	h->full_name = strdup(own ? own : cell->future->full_name);
-	h->where = own ? NULL : dw_coroutine_where(cell->future);
+	h->name = name_shorten(full_name);
+	h->full_name = strdup(full_name);
+	h->where = dw_is_coroutine(cell->future) ? dw_coroutine_where(cell->future) : NULL;
 	h->size = cell->future->size;
 	if (h->name && h->full_name)
 		return true;
@@ -260,7 +337,7 @@ static bool find_owner(const struct program_compiler *c, struct debug *d,
 {
 	struct program p;
 	int r = program_compile(d, cell, PROGRAM_CHAIN, NULL, c->target.own, 1, &p);
-	bool ok = r == -E2BIG || (r == 0 && set_owner(cell, &p, result));
+	bool ok = r == -E2BIG || (r == 0 && set_owner(d, cell, &p, result));
 
 	program_done(&p);
 	return ok;
@@ -291,7 +368,7 @@ static size_t compile_cell(struct program_compiler *c, struct debug *d,
 		program_done(ret);
 		return 0;
 	}
-	if (r == 0 && c->depth == PLACES_DEEP && !set_owner(cell, ret, result))
+	if (r == 0 && c->depth == PLACES_DEEP && !set_owner(d, cell, ret, result))
 		return 0;
 	if (r == 0 && c->depth == PLACES_FUTURES && !find_owner(c, d, cell, result))
 		return 0;

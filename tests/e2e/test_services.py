@@ -333,6 +333,10 @@ def test_families_by_handler(pollux, service, tmp_path):
             if any("nanosleep" in c["call"] and c["ns"] >= 1_000_000 for c in p["blocking_calls"])]
     assert long and all(route_of(p["handler"]) == "blocks" for p in long)
 
+    # A method of a trait is called after its type; what calls it is generated, and is no handler.
+    if framework == "tonic":
+        assert {p["handler"] for f in split for p in f["handlers"][:-1]} == {f"service::work::Shop::{r}" for r in ROUTES}
+
     # Waits are told with the handler that waits.
     waits = collections.Counter()
     for w in report["waits"]:

@@ -85,6 +85,8 @@ def test_pointers(pollux, start, tmp_path, profile):
     assert set(found["large"]) == {chain("pause", "pauses", "large")}
     elapsed = ("elapses", line_of("pointed", "// elapsed"))
     assert set(found["elapses"]) == {chain("sleeps", "elapses"), chain("pause") + (elapsed,)}
+    # What is in a box belongs to the branch that polls it, not to one that can be read.
+    assert set(found["serves"]) == {chain("pause", "pauses", "serves")}
     # Of several branches the program's own.
     assert set(found["branches"]) == {chain("pause", "branches")}
     # On a busy machine a sleep may be due already when it is polled first.

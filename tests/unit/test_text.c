@@ -296,15 +296,41 @@ static void test_shell_word(void **state)
 	shell_word_is("", "''");
 }
 
+/* Whose a source file is, by its path. */
+static void test_library_file(void **state)
+{
+	static const char *const libraries[] = {
+		"/home/me/.cargo/registry/src/index.crates.io-1949cf8c6b5b557f/tokio-1.54.1/src/"
+		"x.rs",
+		"/rustc/0123/library/core/src/x.rs",
+		"/home/me/shop/target/release/build/shop-0123456789abcdef/out/shop.rs",
+	};
+	static const char *const own[] = {
+		"src/main.rs",
+		"/home/me/build/shop/src/out/main.rs",
+		"/home/me/build/shop-1/out/main.rs",
+		"/home/me/build/shop-0123456789abcdef/src/out.rs",
+		"/build/0123456789abcdef/out/main.rs",
+		"/build/",
+	};
+
+	for (size_t i = 0; i < sizeof(libraries) / sizeof(*libraries); i++)
+		assert_true(text_library_file(libraries[i]));
+	for (size_t i = 0; i < sizeof(own) / sizeof(*own); i++)
+		assert_false(text_library_file(own[i]));
+	(void)state;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_duration),    cmocka_unit_test(test_count),
-		cmocka_unit_test(test_bytes),	    cmocka_unit_test(test_safe),
-		cmocka_unit_test(test_hidden),	    cmocka_unit_test(test_point),
-		cmocka_unit_test(test_of_bytes),    cmocka_unit_test(test_parse_duration),
-		cmocka_unit_test(test_parse_bytes), cmocka_unit_test(test_parse_number),
-		cmocka_unit_test(test_shell_word),  cmocka_unit_test(test_rate),
+		cmocka_unit_test(test_library_file),   cmocka_unit_test(test_duration),
+		cmocka_unit_test(test_count),	       cmocka_unit_test(test_bytes),
+		cmocka_unit_test(test_safe),	       cmocka_unit_test(test_hidden),
+		cmocka_unit_test(test_point),	       cmocka_unit_test(test_of_bytes),
+		cmocka_unit_test(test_parse_duration), cmocka_unit_test(test_parse_bytes),
+		cmocka_unit_test(test_parse_number),   cmocka_unit_test(test_shell_word),
+		cmocka_unit_test(test_rate),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

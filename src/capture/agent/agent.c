@@ -863,6 +863,12 @@ static int emit_handlers(struct capture *c, const struct source *s, struct captu
 	struct trace_coverage row = {.process = s->process,
 				     .cover = TRACE_COVER_HANDLERS,
 				     .item = "handlers of requests"};
+	static const char held[] = "without debug information it is unknown where hyper keeps the "
+				   "future that a service "
+				   "returned: set debug = true in [profile.release]";
+	static const char shared[] =
+		"two handlers that do the same have one function, which has the names of both: set "
+		"debug = true in [profile.release]";
 	bool serves = false, unknown = false;
 
 	for (uint32_t i = 0; i < s->n_kinds; i++) {
@@ -878,15 +884,12 @@ static int emit_handlers(struct capture *c, const struct source *s, struct captu
 	if (!serves || !row.total) {
 		row.seen = 0;
 		row.total = unknown;
-		row.note = "without debug information it is unknown where hyper keeps what it has "
-			   "got from a "
-			   "service: set debug = true in [profile.release]";
+		row.note = held;
 	} else {
-		row.note = row.seen == row.total ? ""
-						 : "two handlers that do the same have one "
-						   "function, which has the names of "
-						   "both: set debug = true in [profile.release]";
+		row.note = row.seen == row.total ? "" : shared;
 	}
+	if (*row.note && s->points_trouble.code)
+		row.note = s->points_trouble.text;
 	return row.total ? capture_emit_coverage(c->drain.writer, stats, &row) : 0;
 }
 

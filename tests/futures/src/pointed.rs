@@ -8,6 +8,7 @@
 //   boxed      in a box of a future that is written by hand: a timeout
 //   large      the same of the program's own, whose output is returned in memory
 //   elapses    in a box of a timeout, which is over first; then in `pause` after that
+//   serves     in a box that a `select!` polls in something written by hand, next to a function of a library
 //   branches   in a branch by value of a `select!`, next to an async function of a library
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -105,6 +106,26 @@ async fn elapses(n: u32) {
     }
 }
 
+struct Connection(Option<Boxed<[u64; 8]>>);
+
+impl Future for Connection {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.0.as_mut().unwrap().as_mut().poll(cx).map(|_| ())
+    }
+}
+
+async fn serves(n: u32) {
+    let (sender, _receiver) = tokio::sync::watch::channel(());
+    let mut connection = pin!(Connection(Some(Box::pin(pauses(n)))));
+    let mut closed = pin!(sender.closed());
+    tokio::select! { // serves
+        _ = connection.as_mut() => {}
+        () = &mut closed => unreachable!(),
+    }
+}
+
 async fn branches(n: u32) {
     let (_sender, mut receiver) = tokio::sync::watch::channel(());
     for _ in 0..n {
@@ -131,6 +152,7 @@ fn main() {
             tokio::spawn(large(n)),
             tokio::spawn(elapses(n)),
             tokio::spawn(branches(n)),
+            tokio::spawn(serves(n)),
         ];
         for task in tasks {
             task.await.unwrap();

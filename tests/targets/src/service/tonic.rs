@@ -1,14 +1,16 @@
-//! A service on tonic, as its code generator would write it: one method for each route. Its clients are
-//! tonic's, each on a runtime of its own.
+//! A service on tonic: one method for each route, of a trait that is generated. Its clients are tonic's, each
+//! on a runtime of its own.
 mod load;
 mod work;
 
-use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::task::{Context, Poll};
-use tonic::codegen::{http, Body, BoxFuture, Service, StdError};
+use tonic::codegen::{http, BoxFuture};
 use tonic::{Code, Request, Response, Status};
 use work::Shop;
+
+mod shop {
+    include!(concat!(env!("OUT_DIR"), "/shop.rs"));
+}
 
 #[derive(Clone, PartialEq, prost::Message)]
 struct Text {
@@ -22,83 +24,37 @@ fn answer(text: String) -> Answer {
     Ok(Response::new(Text { text }))
 }
 
-async fn blocks() -> Answer {
-    let _request = load::Request::to("blocks");
-    answer(work::block())
-}
-
-async fn item(shop: Shop) -> Answer {
-    let _request = load::Request::to("item");
-    answer(work::take_item(&shop.stock).await)
-}
-
-async fn order(shop: Shop) -> Answer {
-    let _request = load::Request::to("order");
-    shop.orders.send(1).await.map_err(|_| Status::new(Code::Internal, "no mailer"))?;
-    answer("ordered".into())
-}
-
-async fn file() -> Answer {
-    let _request = load::Request::to("file");
-    answer(work::read_file().await)
-}
-
-async fn pool(shop: Shop) -> Answer {
-    let _request = load::Request::to("pool");
-    answer(work::query(&shop.pool).await)
-}
-
-async fn hello() -> Answer {
-    let _request = load::Request::to("hello");
-    answer("hello".into())
-}
-
-/// One method of the service.
-struct Method(Shop, String);
-
-impl tonic::server::UnaryService<Text> for Method {
-    type Response = Text;
-    type Future = BoxFuture<Response<Text>, Status>;
-
-    fn call(&mut self, _: Request<Text>) -> Self::Future {
-        let shop = self.0.clone();
-        match self.1.as_str() {
-            "/shop.Shop/blocks" => Box::pin(blocks()),
-            "/shop.Shop/item" => Box::pin(item(shop)),
-            "/shop.Shop/order" => Box::pin(order(shop)),
-            "/shop.Shop/file" => Box::pin(file()),
-            "/shop.Shop/pool" => Box::pin(pool(shop)),
-            _ => Box::pin(hello()),
-        }
-    }
-}
-
-#[derive(Clone)]
-struct ShopServer(Shop);
-
-impl tonic::server::NamedService for ShopServer {
-    const NAME: &'static str = "shop.Shop";
-}
-
-impl<B> Service<http::Request<B>> for ShopServer
-where
-    B: Body + Send + 'static,
-    B::Error: Into<StdError> + Send + 'static,
-{
-    type Response = http::Response<tonic::body::BoxBody>;
-    type Error = Infallible;
-    type Future = BoxFuture<Self::Response, Self::Error>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
+#[tonic::async_trait]
+impl shop::Shop for Shop {
+    async fn blocks(&self, _: Request<Text>) -> Answer {
+        let _request = load::Request::to("blocks");
+        answer(work::block())
     }
 
-    fn call(&mut self, request: http::Request<B>) -> Self::Future {
-        let method = Method(self.0.clone(), request.uri().path().into());
-        Box::pin(async move {
-            let mut grpc = tonic::server::Grpc::new(tonic::codec::ProstCodec::default());
-            Ok(grpc.unary(method, request).await)
-        })
+    async fn item(&self, _: Request<Text>) -> Answer {
+        let _request = load::Request::to("item");
+        answer(work::take_item(&self.stock).await)
+    }
+
+    async fn order(&self, _: Request<Text>) -> Answer {
+        let _request = load::Request::to("order");
+        self.orders.send(1).await.map_err(|_| Status::new(Code::Internal, "no mailer"))?;
+        answer("ordered".into())
+    }
+
+    async fn file(&self, _: Request<Text>) -> Answer {
+        let _request = load::Request::to("file");
+        answer(work::read_file().await)
+    }
+
+    async fn pool(&self, _: Request<Text>) -> Answer {
+        let _request = load::Request::to("pool");
+        answer(work::query(&self.pool).await)
+    }
+
+    async fn hello(&self, _: Request<Text>) -> Answer {
+        let _request = load::Request::to("hello");
+        answer("hello".into())
     }
 }
 
@@ -132,7 +88,7 @@ fn main() {
     runtime.spawn(mailer);
     runtime.spawn(
         tonic::transport::Server::builder()
-            .add_service(ShopServer(shop))
+            .add_service(shop::ShopServer(std::sync::Arc::new(shop)))
             .serve_with_incoming(tokio_stream::wrappers::TcpListenerStream::new(listener)),
     );
     load::ready();
