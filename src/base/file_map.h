@@ -26,7 +26,7 @@ struct file_map {
 /* All of a regular file. -EPERM: others can change it, so it must be copied; other negative errno:
  * it can't be mapped here. */
 int file_map_open(int fd, struct file_map *ret);
-/* Whether an access met the file's end, or a page that can't be read. */
+/* Whether an access was beyond the file's end, or in a page that can't be read. */
 bool file_map_damaged(const struct file_map *m);
 void file_map_close(struct file_map *m);
 

@@ -6,13 +6,13 @@
  * cause: what no segment covers is unknown, and says why.
  *
  * A wake comes out of a poll that is still open then, so what follows the newest segment of the
- * waking task is that poll. The cause of a segment is an earlier one (by its number), so a walk ends;
- * and each step is paid from a credit that every item of the timeline adds to, so that no trace
- * makes it expensive.
+ * waking task is that poll. The cause of a segment is an earlier one (by its number), so a walk
+ * ends; and each step is paid from a credit that every item of the timeline adds to, so that no
+ * trace makes it expensive.
  *
- * A lock goes from hand to hand: who woke a task that waits for it had it; since the moment at which
- * it got it, which is where its own last wait for the same lock ended; before, who woke that one had
- * it. So the time of a long queue has the holders in turn as causes, not a tower of waits.
+ * A lock goes from task to task. The task that woke the waiting one had the lock, from the end of
+ * its own last wait for it; before, the task that woke that one had it. So the causes of the time
+ * of a long queue are the holders, one after the other, not waits nested in waits.
  */
 #include "causes/data.h"
 
@@ -49,8 +49,8 @@ static void add_to(struct cause_walk *w, uint32_t node, enum node_type type, uin
 		add(w, child(w, node, type, a, b), ns);
 }
 
-/* A stretch of that task, which is of that kind. Not where there are too many nodes, and this one is of
- * something else. */
+/* A stretch of that task, which is of that kind. Not where there are too many nodes, and this
+ * one is of something else. */
 static void note_task(struct cause_walk *w, uint32_t node, uint32_t kind, uint64_t ns,
 		      uint64_t task)
 {
@@ -150,7 +150,8 @@ static void add_block(struct cause_walk *w, uint32_t node, const struct block *b
 		add_many(w, child(w, node, NT_RUNTIME, 0, 0), block->n_gaps, block->gaps_ns);
 }
 
-/* The block that ends with that segment, if all of it lies between a and b, and its segments are kept. */
+/* The block that ends with that segment, if all of it lies between a and b, and its segments are
+ * kept. */
 static const struct block *whole_block(const struct cause_walk *w, const struct block *block,
 				       uint64_t head, uint64_t a, uint64_t b)
 {
@@ -160,8 +161,8 @@ static const struct block *whole_block(const struct cause_walk *w, const struct 
 		       : NULL;
 }
 
-/* `open`: kind of the task in whose poll it was after its newest segment; TRACE_KIND_NONE: in none. thread:
- * UINT32_MAX: not known. */
+/* `open`: kind of the task in whose poll it was after its newest segment; TRACE_KIND_NONE: in
+ * none. thread: UINT32_MAX: not known. */
 static void walk_thread(struct cause_walk *w, uint32_t node, uint32_t thread, uint64_t head,
 			uint32_t open, uint64_t a, uint64_t b)
 {
@@ -219,8 +220,8 @@ static void walk_thread(struct cause_walk *w, uint32_t node, uint32_t thread, ui
 	}
 }
 
-/* Who had the CPU that a thread waited for; of a thread of the program's, what it did with it. Whom that
- * one in its turn waited for is too far away. */
+/* Who had the CPU that a thread waited for; of a thread of the program's, what it did with it.
+ * Whom that one in its turn waited for is too far away. */
 static void walk_no_cpu(struct cause_walk *w, uint32_t node, uint64_t number,
 			const struct segment *s, uint64_t a, uint64_t b)
 {
@@ -252,8 +253,8 @@ static void walk_no_cpu(struct cause_walk *w, uint32_t node, uint64_t number,
 static void walk_wait(struct cause_walk *w, uint32_t node, uint64_t number, const struct segment *s,
 		      uint64_t a, uint64_t b);
 
-/* A thread of the pool that had done nothing before was made for the closure. Where parks are recorded: an
- * old one would have been parked. */
+/* A thread of the pool that had done nothing before was made for the closure. Where parks are
+ * recorded: an old one would have been parked. */
 static void walk_ready(struct cause_walk *w, uint32_t node, uint64_t number,
 		       const struct segment *s, uint64_t a, uint64_t b)
 {
@@ -387,8 +388,8 @@ static void walk_lock(struct cause_walk *w, uint32_t node, uint64_t number, cons
 	}
 }
 
-/* A driver ended the wait: what it waited for had come, at the latest, when a thread looked for it, and
- * at the earliest when one had looked before. */
+/* A driver ended the wait: what it waited for had come, at the latest, when a thread looked for
+ * it, and at the earliest when one had looked before. */
 static void walk_driver(struct cause_walk *w, uint32_t node, uint64_t number,
 			const struct segment *s, enum node_type type, uint64_t a, uint64_t b)
 {

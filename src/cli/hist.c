@@ -52,7 +52,7 @@ static int show(const struct cli_args *args, const struct hists *h, struct error
 	return cli_write(&out, err);
 }
 
-/* What can't be written now is said at the end. */
+/* An error in writing is reported at the end. */
 static void show_so_far(void *ctx, const struct hists *h)
 {
 	struct hist_job *job = ctx;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * pollux why: the findings, and nothing else, of a trace or of a program that runs. A running one is recorded briefly at
- * first: what hangs is seen at once, and a longer recording would say no more of it.
+ * pollux why: the findings, and nothing else, of a trace or of a program that runs. A running one
+ * is recorded briefly at first: what hangs is seen at once, and a longer recording would say no
+ * more of it.
  */
 #include "base/buf.h"
 #include "base/cleanup.h"
@@ -186,7 +187,8 @@ static int open_trace(const struct why_job *job, struct trace_writer **ret_w, in
 	return copy < 0 ? error_sys(err, -errno, "cannot record") : -EIO;
 }
 
-/* Records for this time, and judges. The answer is empty, and 0, if there was nothing, which is said. */
+/* Records for this time, and finds what is wrong. 0 and an empty answer if nothing was recorded,
+ * which is reported. */
 static int look(struct why_job *job, uint64_t ns, struct answer *ret, struct error *err)
 {
 	struct trace_reader *reader = NULL;

@@ -17,7 +17,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* ---- frames that are made when they are met ---- */
+/* ---- frames, each made when it is first needed ---- */
 
 static uint64_t made_frame(struct speedscope *s, uint64_t a, uint64_t b, const char *name,
 			   const struct trace_frame *at)
@@ -173,7 +173,7 @@ int speedscope_long_poll(struct speedscope *s, struct speedscope_task *t,
 
 /* ---- profiles of samples ---- */
 
-/* A function has one frame, whatever the places in it that were met. */
+/* A function has one frame, for all lines in it. */
 static uint64_t function_frame(struct speedscope *s, const struct trace_frame *f)
 {
 	_cleanup_buf_ struct buf name = BUF_INIT;

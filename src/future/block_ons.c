@@ -306,8 +306,8 @@ static int add_root(struct block_on_search *s, size_t thread, const char *why,
 	return 0;
 }
 
-/* Was this future met in an inner layer of the same block_on? An outer one may refer to where the
- * future was before it was moved inwards: the innermost is where it is. */
+/* Whether this future was found in an inner layer of the same block_on. An outer layer may refer to
+ * where the future was before it was moved inwards: the innermost layer has it. */
 static bool is_known(const struct inspect_result *r, size_t first, const struct candidate *c)
 {
 	for (size_t i = first; i < r->n_tasks; i++)

@@ -142,7 +142,7 @@ static void read_tree(struct inspect *in, struct inspect_task *t, const struct i
 	await_node_free(t->tree);
 	t->tree = NULL;
 	if (t->kind->kind->role == TR_ROOT && !t->root)
-		return; /* it is said why */
+		return; /* it has its reason already */
 	t->no_tree_reason = NULL;
 	if (t->state == IS_DONE) {
 		t->no_tree_reason = "finished";

@@ -596,7 +596,7 @@ static int read_folder(struct perf_data *d, struct input *in)
 	TRY(parts_open(in, "data.", "", &parts, d->err));
 	r = input_open_in(in, "data", &data, d->err);
 	if (r == 0) {
-		/* What is said of it names the folder, too. */
+		/* Messages about the file name the folder, too. */
 		if (asprintf(&path, "%s/data", in->path) >= 0)
 			data.path = path;
 		in->size = data.size;

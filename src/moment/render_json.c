@@ -162,7 +162,7 @@ static void use_json(struct json *j, const struct graph *g, const struct moment_
 	json_end_object(j);
 }
 
-/* Where a task stands that runs: its own part of the thread's stack. */
+/* The stack of a running task: its part of the thread's stack. */
 static void running_json(struct json *j, const struct trace_moment *m,
 			 const struct thread_use *uses, const struct moment_task *t)
 {

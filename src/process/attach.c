@@ -76,7 +76,7 @@ struct attach {
 	struct tracer *tracer;
 	struct tracer *spare;	  /* so that a detach does not fail because no thread can be made */
 	struct entry_stop parked; /* parked.tid is 0 once it runs */
-	bool followed;		  /* it lives on whatever becomes of us */
+	bool followed;		  /* it goes on if pollux ends */
 	struct process_objects objects;
 	struct hooked_object **hooked;
 	const struct attach_object **public_objects; /* the same, as others see them */
@@ -693,8 +693,8 @@ static int restore(void *arg)
 	return restore_sites(arg, &ignored);
 }
 
-/* A thread that did not stop in time is its tracer's until that ends: no other stop is possible with
- * it. So what is left to be restored then is restored by another tracer. */
+/* A thread that did not stop in time is its tracer's until that ends: no other stop is possible
+ * with it. So what is left to be restored then is restored by another tracer. */
 static int restore_anew(struct attach *a)
 {
 	TRY(next_tracer(a));
@@ -794,8 +794,8 @@ uint64_t attach_code_hash(pid_t pid)
 }
 
 /*
- * Whether a program at its start, its libraries loaded, may execute another one: some object imports
- * a function for it. The others need not be traced; being traced is no harm to most, but
+ * Whether a program at its start, its libraries loaded, may execute another one: some object
+ * imports a function for it. The others need not be traced; being traced is no harm to most, but
  * LeakSanitizer, which wants to trace its own process at its end, makes the program fail.
  */
 static bool may_execute(const struct process_objects *objects)

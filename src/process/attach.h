@@ -134,9 +134,9 @@ size_t attach_coverage(const struct attach *a, const struct trace_coverage **ret
 /* The total time for which threads were stopped; the length of the whole attach. */
 uint64_t attach_stop_ns(const struct attach *a);
 uint64_t attach_total_ns(const struct attach *a);
-/* Whether the agent may wake us (ring_area.asleep), which is a system call of whichever thread: not
- * in a program under seccomp filters, nor in one that we started, which may yet shut itself in. To
- * be asked again and again: where a filter has come the agent makes no more calls by itself. */
+/* Whether the agent may wake pollux (ring_area.asleep), by a system call of any thread: not in a
+ * program under seccomp filters, nor in one that pollux started, which may still install some. Call
+ * it again each time: once there is a filter, the agent makes no more calls by itself. */
 bool attach_may_wake(struct attach *a);
 /* Whether such a filter has come since the attach. */
 bool attach_shut_in(const struct attach *a);
@@ -147,8 +147,8 @@ int attach_program(struct attach *a, uint32_t kind, const uint64_t *words, size_
 /* Where a kind's method has its future; it is not recorded before (AGENT_HOOK_HELD). */
 struct place_held;
 int attach_held(struct attach *a, uint32_t kind, const struct place_held *held);
-/* How the polls of a kind's boxed futures, which were written by hand, show that they are pending. They are
- * not recorded before. */
+/* How the polls of a kind's boxed futures, which were written by hand, show that they are
+ * pending. They are not recorded before. */
 int attach_result(struct attach *a, uint32_t kind, const struct agent_result *returns,
 		  uint64_t pending);
 /* A kind's futures handle what is served, or serve (AGENT_HOOK_HANDLER, AGENT_HOOK_SERVES). */

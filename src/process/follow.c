@@ -163,8 +163,8 @@ static bool spends_time(struct follow *f)
 	return ++f->n_signals > MAX_SIGNALS;
 }
 
-/* It may have been killed meanwhile: then its end is what comes next. What can't be resumed
- * otherwise is not left standing: the tracer, which it loses, ends. */
+/* The program may have been killed meanwhile: then its end comes next. If it can't be resumed for
+ * another reason, the tracer ends, so that the kernel resumes it. */
 static bool has_resumed(struct follow *f, bool resumed, int signal)
 {
 	if (resumed || errno == ESRCH)

@@ -47,7 +47,7 @@ struct hook_call {
 struct hooks {
 	struct agent_hook *table;
 	bool *flipped;
-	bool *dropped; /* is not hooked: another one that it stands together with can't be */
+	bool *dropped; /* is not hooked, since another hook of its group can't be */
 	size_t n, cap;
 	struct hook_patch *patches;
 	size_t n_patches;
@@ -80,7 +80,8 @@ static inline bool hook_is_call(const struct agent_hook *hook)
 	return hook->flags & AGENT_HOOK_CALL;
 }
 
-/* Whether what its polls return is set while the program runs: of a boxed future that was written by hand. */
+/* Whether what its polls return is set while the program runs: of a boxed future that was
+ * written by hand. */
 static inline bool hooks_learns_result(const struct agent_hook *hook)
 {
 	return hook->type == AH_FUTURE && hook->flags & AGENT_HOOK_CHAIN &&
@@ -108,9 +109,9 @@ int hooks_prepare(const struct hooks *h, const struct process *p);
 int hooks_patch(struct hooks *h, struct process *p, const struct process_stop *stopped,
 		uint64_t until_ns, struct error *err);
 /*
- * Before all other changes: makes those that lie in two pages, each by a remote call of its own. Hooks
- * for which that fails are left out, with those that stand together with them. Negative errno with a
- * sentence: across_make().
+ * Makes the changes that lie in two pages, before all others, each by a separate remote call. Hooks
+ * for which that fails are left out, with all hooks of their group. Negative errno with a sentence:
+ * across_make().
  */
 int hooks_patch_across(struct hooks *h, struct across *x, const struct process_objects *objects,
 		       struct error *err);

@@ -53,8 +53,8 @@ int process_same_ns(const struct process *p, const char *kind)
 }
 
 /*
- * What exec gave the program that a thread runs: its auxiliary vector, with the places of stack,
- * loader and vDSO, each at random, and whether it runs with more rights. 0: not to be had.
+ * Identifies what exec gave the program that a thread runs: a hash of its auxiliary vector, with
+ * the random addresses of stack, loader and vDSO, and whether it runs with more rights. 0: unknown.
  * *ret_mapped: an address that is mapped in it.
  */
 static uint64_t image_of(const struct process *p, pid_t tid, uint64_t *ret_mapped)
@@ -160,7 +160,8 @@ bool process_has_thread(const struct process *p, pid_t tid)
 	char name[32];
 	struct stat st;
 
-	/* Not faccessat(), for which libc asks the kernel for a newer call: an old filter answers EPERM. */
+	/* Not faccessat(), for which libc asks the kernel for a newer call: an old filter
+	 * answers EPERM. */
 	snprintf(name, sizeof(name), "task/%d", tid);
 	return fstatat(p->proc_fd, name, &st, 0) == 0;
 }

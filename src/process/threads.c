@@ -15,9 +15,10 @@
  * The stop that comes first may be that of a signal on its way. It is kept and goes with the
  * resume; a tracer that drops it has eaten the program's signal.
  *
- * A stop must not end the call in which a thread waits. Most calls the kernel makes again by itself; some
- * return EINTR, which a program without signal handlers need not expect (interrupted.h). And the kernel's own
- * workers are among a process' threads: a stop makes what they do for io_uring fail, so they are left alone.
+ * A stop must not end the call in which a thread waits. Most calls the kernel makes again by
+ * itself; some return EINTR, which a program without signal handlers need not expect
+ * (interrupted.h). And the kernel's own workers are among a process' threads: a stop makes what
+ * they do for io_uring fail, so they are left alone.
  */
 #include "process/threads.h"
 
@@ -284,12 +285,12 @@ static bool ends(const struct process *p, pid_t tid)
 }
 
 /*
- * exec() waits until the process' other threads are gone, and one that is traced is gone only when
- * its tracer has taken its end. Meanwhile the kernel blocks every seizing of a thread of the
- * process: a tracer that seizes one after the other waits there for the exec, which waits for the
- * tracer (ptrace_attach and de_thread, cred_guard_mutex). So a timer's signal interrupts it, takes
- * what ends there are, also of threads that were killed while they were stopped and so could not be
- * let go, and the kernel goes on with the call.
+ * exec() waits until the process' other threads have ended, and a traced thread has ended only when
+ * its tracer has reaped it. Meanwhile the kernel blocks each PTRACE_SEIZE of a thread of the
+ * process: so a tracer that seizes threads one by one waits for the exec, which waits for the
+ * tracer (ptrace_attach and de_thread, cred_guard_mutex). A timer's signal breaks that: its handler
+ * reaps the threads that have ended, also those that were killed while they were stopped, and the
+ * kernel goes on with the call.
  */
 #define ENDS_NS 20000000l
 
@@ -509,7 +510,8 @@ static void leave_out_gone(struct process_stop *s)
 	s->n = n;
 }
 
-/* The others go on until those that could not stop can: each of them is let go as soon as it has. */
+/* The others go on until those that could not stop can: each of them is let go as soon as it
+ * has. */
 static int wait_for_late(struct process_stop *s, uint64_t until_ns)
 {
 	size_t n_late = s->n;
@@ -592,9 +594,10 @@ fail:
 	return error_sys(err, rc, "cannot stop the threads of process %d", p->pid);
 }
 
-/* One that was killed meanwhile can't be let go: it remains, dead, until the tracer has taken its end
- * (take_ends) or has ended itself. A tracer ends with the attach or detach that it is for, so that is some
- * ten milliseconds; the one that is kept for a detach has stopped nothing yet. */
+/* One that was killed meanwhile can't be let go: it remains, dead, until the tracer has taken
+ * its end (take_ends) or has ended itself. A tracer ends with the attach or detach that it is
+ * for, so that is some ten milliseconds; the one that is kept for a detach has stopped nothing
+ * yet. */
 void threads_resume(struct process_stop *s)
 {
 	uint64_t now_ns = clock_monotonic_ns(), end_ns;

@@ -48,10 +48,11 @@ struct stopped_thread {
 	bool waiting; /* interrupted, not yet stopped */
 };
 
-/* Stops one thread of a process, in the memory of the process' handle. -ESRCH: it is gone, also by
- * executing another program, or the kernel's (process_is_worker()); -ETIMEDOUT: it did not stop in
- * time (vfork, disk sleep): the tracer must be ended, which lets it go; -EPERM and others as ptrace says. Where nothing else waits the
- * time is that in which a thread gets its turn on a busy CPU. */
+/* Stops one thread of a process, in the memory of the process' handle. -ESRCH: it has ended, or
+ * executed another program, or is a worker of the kernel (process_is_worker()); -ETIMEDOUT: it
+ * did not stop in time (vfork, disk sleep): end the tracer, which releases it; -EPERM and others
+ * as from ptrace. THREAD_STOP_TIMEOUT, for callers whom no other thread waits for, is long
+ * enough for a thread to get a busy CPU. */
 #define THREAD_STOP_TIMEOUT (5000 * NSEC_PER_MSEC)
 int thread_stop(const struct process *p, pid_t tid, uint64_t timeout_ns,
 		struct stopped_thread *ret_thread);
@@ -81,8 +82,8 @@ int threads_in_stops(struct process *p,
 				 struct error *err),
 		     void *arg, uint64_t *stop_ns, struct error *err);
 
-/* Waits for a stop of one tid: waitpid's status, or -ETIMEDOUT, -ECHILD. The end of a child of pollux is
- * taken by that: no other wait reports it. */
+/* Waits for a stop of one tid: waitpid's status, or -ETIMEDOUT, -ECHILD. The end of a child of
+ * pollux is taken by that: no other wait reports it. */
 int thread_wait(pid_t tid, uint64_t timeout_ns, int *ret_status);
 /* Whether the last end that a wait or a stop took is this one's; *ret_status: waitpid's. */
 bool thread_end_taken(pid_t tid, int *ret_status);

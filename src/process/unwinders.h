@@ -24,8 +24,8 @@ struct unwinders {
 /* Looks at an object of the process; adds its unwinder if that is libgcc's. */
 enum unwinder unwinders_add(struct unwinders *u, const struct process *p,
 			    const struct process_objects *objects, const struct process_object *o);
-/* Adds the other copies of libgcc_s: a frame may be met by more unwinders than its object's. libc
- * takes libgcc_s.so.1 to end a thread. */
+/* Adds the other copies of libgcc_s: not only the unwinder of its object may unwind a frame. libc
+ * uses libgcc_s.so.1 to end a thread. */
 void unwinders_add_libraries(struct unwinders *u, const struct process_objects *objects);
 
 /* Whether the panics of an object abort: its std calls an unwinder, for backtraces, but starts no

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * The five sections of async-std's old report: machines, tasks, parent tasks, machines that never
- * ran a task, ghost tasks; what they mean is said in docs/machines.md. From async-std's own events
- * where a trace has them, from the workers' polls elsewhere.
+ * ran a task, ghost tasks; docs/machines.md says what they mean. From async-std's own events where
+ * a trace has them, else from the workers' polls.
  */
 #pragma once
 

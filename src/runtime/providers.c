@@ -206,8 +206,9 @@ static void hit_spawn(struct hit *h)
 	unsigned kind = h->args[PV_TASK_KIND] & 0xff;
 	struct provider_task *t = h->task;
 
-	/* Threads overtake each other: a task may have been met just before its spawn. If it was
-	 * met long ago, its end was not seen, and this is another. */
+	/* Events of several threads may be out of order: a task's first event may come just
+	 * before its spawn. If it came long before, the end of that task was not seen, and this
+	 * is another. */
 	if (t && (t->ended || (t->born_ns < h->in->time && !t->details)))
 		drop(h);
 	if (!need_task(h))

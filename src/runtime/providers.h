@@ -150,8 +150,8 @@ int providers_forget(struct providers *p, uint32_t process);
 /* What the probes could not report, for the coverage; counts so far. */
 struct providers_stats {
 	uint64_t n_hits;
-	uint64_t n_tasks, n_placed; /* tasks met; of them with a spawn place */
+	uint64_t n_tasks, n_placed; /* tasks seen; those with a spawn site */
 	uint64_t n_late;	    /* what followed came after the wait: outcomes may be missing */
-	uint64_t n_strange;	    /* hits that fit nowhere: an end of a task never met */
+	uint64_t n_strange;	    /* hits of no known task: an end without a begin */
 };
 void providers_stats(const struct providers *p, struct providers_stats *ret);

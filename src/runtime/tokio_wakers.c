@@ -4,7 +4,7 @@
  *
  * Tasks have one, not generic (runtime/task/waker.rs). Known by its functions' symbols; without
  * symbols by what they do: clone adds one reference (0x40) to the first word of the header and
- * hands out this very table, drop takes one away and may call the third word of the header's vtable
+ * returns this table, drop subtracts one and may call the third word of the header's vtable
  * (dealloc), wake_by_ref may call its second (schedule).
  *
  * With tokio_unstable and tracing each of them begins with `trace!()` of the task's span, hundreds
@@ -87,7 +87,7 @@ static bool does(const struct deed *d, uint64_t function)
 	       shows(d, in, untraced_head(d->image, function, in, HEAD));
 }
 
-/* A function that soon returns, and hands out this table. */
+/* A short function that returns this table. */
 static bool is_clone(struct elf_image *image, uint64_t function, uint64_t table)
 {
 	uint64_t start, end;
@@ -181,7 +181,7 @@ static enum waker classify_stripped(struct elf_image *image, struct follower *fo
 		return WAKER_NONE;
 	if (behaves_as_task_waker(image, follower, p))
 		return WAKER_TASK;
-	/* The driver, in turn, may have a parker: so this is asked first. */
+	/* The driver may have a parker itself, so this is checked first. */
 	if (panics_as_handle(image, follower, p[2].target))
 		return WAKER_HANDLE;
 	if (panic_places_in(image, follower, p[2].target, 2, "/src/runtime/park.rs"))
@@ -340,8 +340,8 @@ static int cover(struct runtime_scan *f, size_t n_tasks, size_t first_waker)
 }
 
 /*
- * A constant table may be there more than once: the one that clone hands out, and copies of it
- * where wakers are made. A copy has the very functions of a table that was found.
+ * A constant table may exist more than once: the one that clone returns, and copies of it where
+ * wakers are made. A copy has the same functions as a table that was found.
  */
 static bool is_copy(const struct runtime_scan *f, size_t first_waker, const struct elf_pointer *p,
 		    size_t left, size_t *ret_of)

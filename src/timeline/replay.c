@@ -5,8 +5,8 @@
  * The window's end is simpler: the timeline is fed up to there and finished.
  *
  * Names that may change (threads) are matched each time, those of tasks once per task: the result
- * is noted in tl_task.passed. Of a task that only serves a handler of the wanted name what belongs to
- * such rounds passes.
+ * is noted in tl_task.passed. Of a task that only serves a handler of the wanted name what belongs
+ * to such rounds passes.
  */
 #include "timeline/replay.h"
 
@@ -466,8 +466,8 @@ int replay_use_kinds(struct trace_reader *r, struct error *err)
 	return ret < 0 ? ret : trace_reader_rewind(r, err);
 }
 
-/* Whether an event after the window ends a call or the like that was under way at the window's end:
- * then it is cut there. */
+/* Whether an event after the window ends a call, or a time off the CPU, that began in the window:
+ * then that is cut at the window's end. */
 static bool cut_at(struct trace_event *ev, uint64_t to_ns)
 {
 	bool has_length = ev->type == TE_BLOCK || ev->type == TE_SYSCALL || ev->type == TE_OFF_CPU;

@@ -171,8 +171,8 @@ struct tl_block {
 	uint32_t thread;
 	uint32_t depth; /* polls of futures around it, inside the task's poll */
 	uint16_t call;
-	/* False: it kept no worker from other tasks. It can't have waited (nonblocking), or its task is in
-	 * block_in_place. */
+	/* False: it kept no worker from other tasks. It can't have waited (nonblocking), or its
+	 * task is in block_in_place. */
 	bool keeps_worker;
 	bool nonblocking; /* its descriptor is; or it only offers the CPU to others (sched_yield) */
 	uint64_t begin_ns, end_ns;
@@ -199,7 +199,8 @@ struct tl_ran_instead {
 /* Of those that a source reports for one wait the last ones are kept. */
 #define TL_MAX_RAN 128u
 
-/* How a thread left its CPU and got one again. Numbers as in struct tl_ran_instead; 0: not known. */
+/* How a thread left its CPU and got one again. Numbers as in struct tl_ran_instead; 0: not
+ * known. */
 struct tl_switch {
 	uint32_t left_cpu, got_cpu; /* the CPU + 1 */
 	uint32_t next, before;	    /* who ran there next, and who had run there before */
@@ -331,7 +332,7 @@ struct tl_section {
 
 struct tl_loss {
 	uint32_t thread;
-	bool aux; /* of samples, system calls or the like: what is known of tasks is whole */
+	bool aux; /* of samples, system calls or switches: events of tasks are complete */
 	uint64_t begin_ns, end_ns;
 	uint64_t n_events;
 };

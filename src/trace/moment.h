@@ -65,8 +65,8 @@ enum await_held_kind {
 	AH_N
 };
 
-/* What a local of a coroutine holds while it is suspended, apart from locks of its runtime; of a leaf,
- * the channel that it waits for. */
+/* What a local of a coroutine holds while it is suspended, apart from locks of its runtime; of a
+ * leaf, the channel that it waits for. */
 struct await_held {
 	enum await_held_kind kind;
 	const char *
@@ -172,7 +172,7 @@ struct trace_moment {
 	size_t n_threads;
 	const char **notes; /* what is missing, one sentence each */
 	size_t n_notes;
-	/* private: what all this leads to, but for what is said to be another's */
+	/* private: the memory of all the above, except what belongs to someone else */
 	struct map kinds;
 	struct moment_block *memory;
 	size_t memory_bytes;
@@ -186,7 +186,8 @@ char *moment_string(struct trace_moment *m, const char *s, size_t len);
 /* Arrays are grown by GROW_ONE(); all goes with: */
 void moment_done(struct trace_moment *m);
 
-/* The innermost frame of the program's own code, as trace_frame_is_own(), that has a line; NULL: none. */
+/* The innermost frame of the program's own code, as trace_frame_is_own(), that has a line; NULL:
+ * none. */
 const struct moment_frame *moment_own_frame(const struct moment_thread *t);
 
 const char *inspect_state_name(enum inspect_state s);

@@ -2,11 +2,11 @@
 /*
  * The self-restoring stub for x86-64.
  *
- * What the thread may not notice: flags, and every register, of which a system call changes rax, rcx
- * and r11 and our arguments some more. Their values are known when the stub is written for a stopped
- * thread, so they stand in its code. Its stack is not touched: there may be none below its pointer
- * (a coroutine's is as small as it needs, a signal's on its alternate stack too, and the pointer may
- * be any other number).
+ * The stub restores the flags and all registers that it changes: a system call changes rax, rcx and
+ * r11, and its arguments some more. Their values are known when the stub is written for a stopped
+ * thread, so the code contains them. The stub does not touch the stack: there may be none below its
+ * pointer (a coroutine's is as small as it needs, a signal's on its alternate stack too, and the
+ * pointer may be any other number).
  *
  *     { arguments ; mov $nr,%eax ; syscall ; store the result ; check it } ...
  *     store done

@@ -2,11 +2,11 @@
 /*
  * Answers from debug information; see debug.h.
  *
- *    file ─▶ units ─▶ what stands where ─▶ types, functions, places ─▶ cache
+ *    file ─▶ units ─▶ index of units    ─▶ types, functions, places ─▶ cache
  *            units.c  debug_index.c        debug*.c                    debug_cache.c
  *
- * What was answered once is kept: in memory, and in the cache for the next time. So the units are
- * opened only when a question comes that the cache has no answer to.
+ * Each answer is kept in memory, and in the cache for the next run. So the units are opened only
+ * for a question to which the cache has no answer.
  */
 #include "binary/dwarf/debug_data.h"
 

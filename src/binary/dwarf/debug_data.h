@@ -65,7 +65,7 @@ struct debug {
 
 /* Zeroed memory that lives as long as d; NULL when out of memory. */
 void *debug_alloc(struct debug *d, size_t len);
-/* False: there are none to be had. */
+/* Opens the units. False: there are none. */
 bool debug_units(struct debug *d);
 /* NULL: not made, since it must not be, or out of memory. */
 const struct debug_index *debug_all(struct debug *d);

@@ -20,7 +20,7 @@ size_t units_n(const struct units *us);
 struct dwarf_unit *units_get(struct units *us, size_t i);
 /* Calls `one` for every unit that was read, of every source. */
 void units_each(struct units *us, void (*one)(struct dwarf_unit *u));
-/* The files that were read so far, one after the other; NULL: that were all. */
+/* File number i of those that were read so far; NULL: there are no more. */
 const struct debug_file *units_file(const struct units *us, size_t i);
 /* The unit whose code covers addr; NULL: none. */
 struct dwarf_unit *units_covering(struct units *us, uint64_t addr);

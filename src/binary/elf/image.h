@@ -71,8 +71,8 @@ struct elf_image {
 
 	uint64_t file_bytes, loadable, holes;
 	struct file_map map;	/* of the whole file, if it is one that may be mapped */
-	bool resting;		/* the segments' bytes are to be had again (elf_image_wake) */
-	struct elf_image *self; /* for who only reads it: its bytes are a cache */
+	bool resting;		/* the segments' bytes are not in memory (elf_image_wake) */
+	struct elf_image *self; /* for readers with a const image: the bytes are a cache */
 	struct error trouble;	/* why something of it couldn't be read */
 
 	bool symbols_done, pointers_done, imports_done, functions_done, begins_done;

@@ -599,8 +599,7 @@ static int take_exec(struct capture *c, struct error *err)
 	c->late.code_hash = 0;
 	c->exec_after_ns = 0;
 	if (!a)
-		return 0; /* that it can't be recorded is said when it is looked at, or at the end
-			   */
+		return 0; /* reported when the program is examined, or at the end */
 	c->late.name = NULL;
 	return begin(c, a, true, err);
 }
@@ -620,7 +619,8 @@ static int open_again(struct capture *c, const struct attach_options *options,
 	return attach_open(c->child, options, ret_attach, err);
 }
 
-/* What the look before found is only a part of the answer: the program has loaded something since. */
+/* What the look before found is only a part of the answer: the program has loaded something
+ * since. */
 static void say_ended(struct error *why)
 {
 	const struct error before = *why;
@@ -655,8 +655,8 @@ static int attach_late(struct capture *c, uint64_t now, struct error *err)
 	c->n_starting = rc == -EAGAIN ? c->n_starting + 1 : 0;
 	if (rc == -EAGAIN)
 		exec_watch_unsure(&c->late);
-	/* The program's own life goes on. Why it can't be recorded is said at the end, unless that
-	 * is only since it ends now. */
+	/* The program goes on. Why it can't be recorded is reported at the end, unless the only
+	 * reason is that it ends now. */
 	if (rc < 0 && rc != -EAGAIN && !attach_code_hash(c->child))
 		say_ended(&c->why_empty);
 	else if (rc < 0 && rc != -EAGAIN && rc != -ESRCH)
@@ -756,7 +756,8 @@ static int64_t agent_drain(struct capture *c, uint64_t *ret_watermark_ns, struct
 	for (size_t i = 0; i < c->n_sources; i++) {
 		struct source *s = &c->sources[i];
 
-		/* Of a program that we started we want to know at once whether it is another one. */
+		/* Of a program that we started we want to know at once whether it is another
+		 * one. */
 		if (s->alive && (threads || c->child || (quiet && child_gone))) {
 			s->alive = attach_alive(s->attach);
 			if (s->alive)
@@ -856,8 +857,8 @@ static int emit_points(struct capture *c, const struct source *s, struct capture
 	return points.total ? capture_emit_coverage(c->drain.writer, stats, &points) : 0;
 }
 
-/* Whether requests are counted by handler, and by what name. A method of a library's that holds the handlers
- * needs debug information, if they are in no boxes of their own. */
+/* Whether requests are counted by handler, and by what name. A method of a library's that holds
+ * the handlers needs debug information, if they are in no boxes of their own. */
 static int emit_handlers(struct capture *c, const struct source *s, struct capture_stats *stats)
 {
 	struct trace_coverage row = {.process = s->process,

@@ -310,7 +310,7 @@ static int look_again(struct capture *c, uint64_t now, struct error *err)
 	rc = kernel_add_pid(c, l->child, NULL, &why);
 	if (rc == -ENOENT)
 		l->why_empty = why;
-	/* What was recorded before counts, whatever becomes of the rest. */
+	/* What was recorded before counts also if this fails. */
 	if (rc == -ENOENT || rc == -ESRCH || (rc < 0 && c->n_processes))
 		return 0;
 	if (rc < 0)
