@@ -89,6 +89,26 @@ static uint32_t point_of(struct causes *c, uint64_t place)
 	return p ? p->place : 0;
 }
 
+/* The first stack that reads as this one: that has the same line of the program's own code. */
+static uint32_t stack_of(struct causes *c, uint32_t stack)
+{
+	const struct trace_frame *f = trace_reader_own_frame(c->reader, stack - 1, c->opt.own);
+	uint64_t hash;
+	uint32_t first;
+
+	if (!f)
+		return stack;
+	hash = hash_place(
+		f->process,
+		&(struct trace_place){.function = f->function, .file = f->file, .line = f->line});
+	first = (uint32_t)(uintptr_t)map_get(&c->same_stacks, hash, f->process);
+	if (first)
+		return first;
+	if (map_put(&c->same_stacks, hash, f->process, (void *)(uintptr_t)stack) < 0)
+		c->out_of_memory = true;
+	return stack;
+}
+
 static enum wait_for waits_for(struct causes *c, uint64_t place)
 {
 	const struct point *p = known_point(c, place);
@@ -941,10 +961,10 @@ static int on_sample(void *ctx, const struct tl_sample *sample)
 		return 0;
 	t = find_task(c, sample->task->serial);
 	if (t) {
-		t->stack = sample->stack;
+		t->stack = stack_of(c, (uint32_t)sample->stack);
 		t->stack_ns = sample->time_ns;
 	}
-	return 0;
+	return status(c);
 }
 
 static int on_future_end(void *ctx, struct tl_future *future)

@@ -135,6 +135,7 @@ struct causes {
 	struct point *points; /* by place */
 	size_t n_points;
 	struct map same_points; /* by hash of the text */
+	struct map same_stacks; /* by hash of the line of the program's own code */
 	struct neighbour *neighbours;
 	size_t n_neighbours;
 	struct map same_neighbours; /* (process or 0, hash of the name): as `same` */

@@ -52,6 +52,7 @@ void causes_free(struct causes *c)
 	map_free(&c->tasks, task_free);
 	map_free(&c->trees, tree_free);
 	map_done(&c->same_points);
+	map_done(&c->same_stacks);
 	for (uint32_t i = 0; c->shorts && i < c->labels.n; i++)
 		free(c->shorts[i]);
 	free(c->shorts);

@@ -198,7 +198,17 @@ static void write_recording(const struct recording *rec, const char *path)
 								  .line = 104},
 					    &index),
 			 0);
+	assert_int_equal(trace_writer_frame(w,
+					    &(struct trace_frame){.function = "app::task",
+								  .object = "/srv/app",
+								  .file = "src/m.rs",
+								  .line = 7},
+					    &index),
+			 0);
 	assert_int_equal(trace_writer_stack(w, &(struct trace_stack){.frame = 0}, &index), 0);
+	assert_int_equal(trace_writer_stack(w, &(struct trace_stack){.frame = 1}, &index), 0);
+	assert_int_equal(
+		trace_writer_stack(w, &(struct trace_stack){.frame = 0, .parent = 2}, &index), 0);
 	for (unsigned i = 0; i < N_THREADS; i++)
 		for (size_t k = 0; k < rec->n; k++)
 			if (rec->events[k].thread == i)
@@ -536,6 +546,27 @@ static void test_stack(void **state)
 	       "  polled 30\n"
 	       "  in nanosleep at src/sweep.rs:104 app::sweep 30\n"
 	       "  in nanosleep 10\n");
+}
+
+/* Calls whose stacks differ, but not in the line of the program's own code, are one cause. */
+static void test_stacks_alike(void **state)
+{
+	RECORD(rec);
+	(void)state;
+	worker(rec, 0);
+	spawn(rec, 100, 0, K_TASK, 1);
+	for (unsigned i = 0; i < 3; i++) {
+		begin(rec, 100 + i * 50, 0, K_TASK, 1);
+		at(rec, 110 + i * 50, 0, TE_SAMPLE, TM_LONG_BLOCKED, TRACE_KIND_NONE, 10, i + 1);
+		block(rec, 105 + i * 50, 120 + i * 50, 0, TB_NANOSLEEP);
+		at(rec, 125 + i * 50, 0, TE_WAKE, TW_RUNNING, K_TASK, 1, 0);
+		end(rec, 150 + i * 50, 0, K_TASK, 1, i < 2 ? TO_PENDING : TO_READY, 0);
+	}
+	expect(rec, CU_TASK, K_TASK,
+	       "app::task 150\n"
+	       "  polled 105\n"
+	       "  in nanosleep at src/sweep.rs:104 app::sweep 30\n"
+	       "  in nanosleep at src/m.rs:7 app::task 15\n");
 }
 
 /* A waiting task that is cancelled, one that yields, one that still waits at the end. */
@@ -1420,6 +1451,7 @@ int main(void)
 		cmocka_unit_test(test_deep),
 		cmocka_unit_test(test_full_channel),
 		cmocka_unit_test(test_stack),
+		cmocka_unit_test(test_stacks_alike),
 		cmocka_unit_test(test_longest),
 		cmocka_unit_test(test_ends),
 		cmocka_unit_test(test_chain),
