@@ -130,6 +130,22 @@ static int on_poll(void *ctx, const struct tl_poll *poll)
 	return r < 0 ? r : push(s, t->profile, FRAME_POLL, poll->begin_ns, poll->end_ns);
 }
 
+static int add_wait(struct speedscope *s, const struct speedscope_task *t,
+		    const struct tl_wait *wait)
+{
+	struct speedscope_wait *sum;
+
+	if (!wait->place || wait->state != TS_WAITING)
+		return 0;
+	sum = map_get_or_new(&s->waits, t->family_frame, wait->place, sizeof(*sum));
+	if (!sum)
+		return -ENOMEM;
+	sum->family_frame = t->family_frame;
+	sum->place = wait->place;
+	sum->ns += wait->end_ns - wait->begin_ns;
+	return 0;
+}
+
 static int on_wait(void *ctx, const struct tl_wait *wait)
 {
 	struct speedscope *s = ctx;
@@ -139,6 +155,8 @@ static int on_wait(void *ctx, const struct tl_wait *wait)
 	unsigned frame = wait->state == TS_WAITING     ? FRAME_WAITING
 			 : wait->state == TS_SCHEDULED ? FRAME_SCHEDULED
 						       : FRAME_UNKNOWN;
+	if (add_wait(s, t, wait) < 0)
+		return -ENOMEM;
 	int r = push_request(s, t, &wait->round, false, wait->begin_ns, wait->end_ns);
 	if (r == 0 && t->profile && wait->place && wait->state == TS_WAITING)
 		r = push(s, t->profile, speedscope_place_frame(s, wait->place), wait->begin_ns,
@@ -302,7 +320,9 @@ static int write_frames(struct speedscope *s, struct json *j)
 		else if (!s->calls_seen[i - FRAME_BLOCK])
 			continue;
 		else if (i < FRAME_PARK)
-			buf_printf(&name, "blocked in %s", trace_call_name(i - FRAME_BLOCK));
+			buf_printf(&name, "%s %s",
+				   trace_call_waits_for_cpu(i - FRAME_BLOCK) ? "in" : "blocked in",
+				   trace_call_name(i - FRAME_BLOCK));
 		else
 			buf_printf(&name, "parked in %s", trace_call_name(i - FRAME_PARK));
 		json_object(j, NULL);
@@ -423,38 +443,81 @@ static int write_profile(struct speedscope *s, struct speedscope_profile *p, boo
 	return r < 0 ? r : s->out.error;
 }
 
-/* The time of all tasks by family and state: a flame graph in the view "Left Heavy". */
+static int by_family_and_place(const void *a, const void *b)
+{
+	const struct speedscope_wait *x = *(struct speedscope_wait *const *)a;
+	const struct speedscope_wait *y = *(struct speedscope_wait *const *)b;
+
+	return ASCENDING(x->family_frame, y->family_frame) ?: ASCENDING(x->place, y->place);
+}
+
+/* Their frames are made before the list of frames is written. */
+static int order_waits(struct speedscope *s)
+{
+	s->wait_sums = map_sorted(&s->waits, by_family_and_place);
+	for (size_t i = 0; s->wait_sums && i < s->waits.n; i++)
+		s->wait_sums[i]->frame = speedscope_place_frame(s, s->wait_sums[i]->place);
+	return s->wait_sums ? 0 : -ENOMEM;
+}
+
+struct sums {
+	struct buf samples, weights;
+	uint64_t ns;
+};
+
+/* `place`: 0: without an await point. */
+static void put_sum(const struct speedscope *s, struct sums *sums, size_t family, unsigned state,
+		    uint64_t place, uint64_t ns)
+{
+	if (!ns)
+		return;
+	buf_printf(&sums->samples, "%s[%" PRIu32 ",%" PRIu32, sums->ns ? "," : "",
+		   s->frame_places[FRAME_FAMILY + family], s->frame_places[state]);
+	if (place)
+		buf_printf(&sums->samples, ",%" PRIu64, speedscope_place(s, place));
+	buf_char(&sums->samples, ']');
+	buf_printf(&sums->weights, "%s%" PRIu64, sums->ns ? "," : "", ns);
+	sums->ns += ns;
+}
+
+/* The time of all tasks by family, state and await point: a flame graph in the view "Left Heavy". */
 static int write_sums(struct speedscope *s)
 {
 	const struct lanes *l = &s->sel.lanes;
-	_cleanup_buf_ struct buf samples = BUF_INIT, weights = BUF_INIT, b = BUF_INIT;
-	uint64_t sum = 0;
+	struct sums sums = {.samples = BUF_INIT, .weights = BUF_INIT};
+	_cleanup_buf_ struct buf b = BUF_INIT;
+	size_t w = 0;
 
 	for (size_t i = 0; i < l->n_families; i++) {
 		const struct lane_family *f = l->families[i];
-		const uint64_t ns[] = {[FRAME_POLL] = f->poll_ns,
-				       [FRAME_WAITING] = f->wait_ns,
-				       [FRAME_SCHEDULED] = f->sched_ns};
-		for (unsigned k = 0; k < 3; k++) {
-			if (!ns[k])
-				continue;
-			buf_printf(&samples, "%s[%" PRIu32 ",%" PRIu32 "]", samples.len ? "," : "",
-				   s->frame_places[FRAME_FAMILY + i], s->frame_places[k]);
-			buf_printf(&weights, "%s%" PRIu64, weights.len ? "," : "", ns[k]);
-			sum += ns[k];
+		uint64_t placed_ns = 0;
+
+		put_sum(s, &sums, i, FRAME_POLL, 0, f->poll_ns);
+		for (; w < s->waits.n && s->wait_sums[w]->family_frame == FRAME_FAMILY + i; w++) {
+			put_sum(s, &sums, i, FRAME_WAITING, s->wait_sums[w]->frame,
+				s->wait_sums[w]->ns);
+			placed_ns += s->wait_sums[w]->ns;
 		}
+		if (f->wait_ns > placed_ns)
+			put_sum(s, &sums, i, FRAME_WAITING, 0, f->wait_ns - placed_ns);
+		put_sum(s, &sums, i, FRAME_SCHEDULED, 0, f->sched_ns);
 	}
-	if (!sum)
-		return 0;
-	buf_printf(
-		&b,
-		"%s\n{\"type\":\"sampled\",\"name\":\"all tasks: their time by family and state\","
-		"\"unit\":\"nanoseconds\",\"startValue\":0,\"endValue\":%" PRIu64
-		",\"samples\":[%s],\"weights\":[%s]}",
-		s->n_profiles ? "," : "", sum, samples.data, weights.data);
-	if (buf_failed(&samples) || buf_failed(&weights) || buf_failed(&b))
+	if (sums.ns)
+		buf_printf(
+			&b,
+			"%s\n{\"type\":\"sampled\",\"name\":\"all tasks: their time by family and "
+			"state\","
+			"\"unit\":\"nanoseconds\",\"startValue\":0,\"endValue\":%" PRIu64
+			",\"samples\":[%s],\"weights\":[%s]}",
+			s->n_profiles ? "," : "", sums.ns, sums.samples.data, sums.weights.data);
+	bool failed = buf_failed(&sums.samples) || buf_failed(&sums.weights) || buf_failed(&b);
+
+	buf_done(&sums.samples);
+	buf_done(&sums.weights);
+	if (failed)
 		return -ENOMEM;
-	out_write(&s->out, b.data, b.len);
+	if (b.len)
+		out_write(&s->out, b.data, b.len);
 	return s->out.error;
 }
 
@@ -489,6 +552,8 @@ static int write_file(struct speedscope *s)
 	json_string(&j, "name", name.data);
 	json_u64(&j, "activeProfileIndex", first_shown(s));
 	int r = speedscope_order_samples(s);
+	if (r == 0)
+		r = order_waits(s);
 	if (r == 0)
 		r = write_frames(s, &j);
 	json_array(&j, "profiles");
@@ -552,6 +617,8 @@ static int speedscope_write(struct trace_reader *reader, const struct export_opt
 	free(s->profiles);
 	free(s->thread_profile);
 	free(s->frame_places);
+	free(s->wait_sums);
+	map_free(&s->waits, free);
 	pool_done(&s->tasks);
 	short_names_done(&s->names);
 	speedscope_samples_done(s);

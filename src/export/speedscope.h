@@ -62,6 +62,11 @@ struct speedscope_profile {
 	uint64_t busy_ns; /* in polls */
 };
 
+/* How long the tasks of a family waited at an await point. */
+struct speedscope_wait {
+	uint64_t family_frame, place, frame, ns;
+};
+
 struct speedscope {
 	struct trace_reader *reader;
 	struct export_scope sel;
@@ -78,8 +83,10 @@ struct speedscope {
 	struct map numbers;		/* (enum made, number) or two hashes to its number + 1 */
 	struct buf made_names;		/* JSON of the made frames */
 	size_t n_made, made_place;	/* place of the first */
-	struct map by_stack;		/* to struct sampled */
-	struct sampled **sampled;	/* in the order of profiles */
+	struct map waits;		/* (family's frame, place) to struct speedscope_wait */
+	struct speedscope_wait **wait_sums; /* in that order, when all were read */
+	struct map by_stack;		    /* to struct sampled */
+	struct sampled **sampled;	    /* in the order of profiles */
 	size_t n_sampled;
 	uint64_t n_slices;
 };
