@@ -17,6 +17,10 @@ from pathlib import Path
 
 import pytest
 
+# A pollux that a shell finds by its name advises commands that begin with this name, and not with its path.
+TOOL = Path(os.environ.get("POLLUX") or Path(__file__).resolve().parents[1] / "build" / "src" / "cli" / "pollux").absolute()
+os.environ["PATH"] = f"{TOOL.parent}:{os.environ.get('PATH', '')}"
+
 KEPT = Path(os.environ.get("POLLUX_KEPT") or Path(tempfile.gettempdir()) / "pollux-failed")
 MAX_BYTES = 32 << 20
 

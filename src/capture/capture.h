@@ -66,7 +66,6 @@ struct capture_moment_cost {
 };
 
 struct capture_stats {
-	uint64_t n_events;
 	struct capture_loss lost;
 	struct trace_cost cost;
 	struct capture_moment_cost moments[MOMENT_N];

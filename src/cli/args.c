@@ -13,6 +13,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/own_command.h"
 #include "base/text.h"
 
 #include <errno.h>
@@ -379,7 +380,7 @@ void cli_complain(const char *text)
 int args_usage(const char *verb, const char *text)
 {
 	cli_complain(text);
-	fprintf(stderr, "Try: pollux %s%s--help\n", verb ? verb : "", verb ? " " : "");
+	fprintf(stderr, "Try: %s %s%s--help\n", own_command(), verb ? verb : "", verb ? " " : "");
 	return ARGS_USAGE;
 }
 

@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/own_command.h"
 #include "base/text.h"
 #include "base/text_fit.h"
 #include "base/vec.h"
@@ -404,9 +405,9 @@ static void print(struct buf *out, const struct diagnosis *d, bool kinds)
 				     : "It can't be recorded: there is no Tokio, async-std or "
 				       "smol in it.\n");
 	else if (d->pid)
-		buf_printf(out, "It can be recorded: pollux record -p %ld\n", d->pid);
+		buf_printf(out, "It can be recorded: %s record -p %ld\n", own_command(), d->pid);
 	else
-		buf_str(out, "It can be recorded: pollux record -- COMMAND\n");
+		buf_printf(out, "It can be recorded: %s record -- COMMAND\n", own_command());
 }
 
 static void scan_json(struct json *j, const struct runtime_scan *f)

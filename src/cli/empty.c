@@ -5,6 +5,7 @@
  */
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/own_command.h"
 #include "base/text.h"
 #include "cli/recording.h"
 #include "process/maps.h"
@@ -64,7 +65,8 @@ static size_t add_children(struct buf *b, pid_t child)
 			continue;
 		buf_str(b, n_found++ ? ", " : "; below it ");
 		add_program(b, pids[i]);
-		buf_printf(b, " (process %d) has one: pollux record %d", pids[i], pids[i]);
+		buf_printf(b, " (process %d) has one: %s record %d", pids[i], own_command(),
+			   pids[i]);
 	}
 	return n_found;
 }
@@ -81,12 +83,13 @@ static void add_tree(struct buf *b, const struct recording *rec, const struct ca
 	bool moments = stats->moments[MOMENT_START].n_tasks || stats->moments[MOMENT_END].n_tasks;
 
 	if (path && moments && strcmp(path, "-") != 0) {
-		buf_str(b, " pollux tree ");
+		buf_printf(b, " %s tree ", own_command());
 		text_shell_word(b, path);
 		buf_str(b, " shows where its tasks waited");
 	} else if (rec->capture.n_pids == 1 && stats->exit_status < 0 &&
 		   kill(rec->pids[0], 0) == 0) {
-		buf_printf(b, " pollux tree %d shows where its tasks wait", rec->pids[0]);
+		buf_printf(b, " %s tree %d shows where its tasks wait", own_command(),
+			   rec->pids[0]);
 	}
 }
 
@@ -106,7 +109,9 @@ void recording_say_empty(const struct recording *rec, const struct capture_stats
 	buf_str(&b, *stats->why_empty.text ? stats->why_empty.text
 					   : "it ended before pollux could look at it");
 	if (!add_children(&b, stats->child) && rec->capture.argv)
-		buf_str(&b, "; if it starts another program that has one, record that: pollux "
-			    "record PID");
+		buf_printf(
+			&b,
+			"; if it starts another program that has one, record that: %s record PID",
+			own_command());
 	say(&b);
 }

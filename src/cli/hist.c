@@ -123,11 +123,11 @@ static int of_program(const struct cli_args *args, struct recording *rec, struct
 	int r = open_and_record(rec, fd, &recorded, err);
 	int read = live_join(&live, err);
 	r = r < 0 ? r : read;
-	if (r == 0 && !stats->n_events)
+	if (r == 0 && !recorded.n_events)
 		recording_say_empty(rec, stats, NULL);
 	else if (r == 0)
 		r = show(args, job->hists, err);
-	if (r == 0 && stats->n_events) {
+	if (r == 0 && recorded.n_events) {
 		say_unseen(stats);
 		if (cli_flag(args, "spawns") && !hists_n_spawn_stacks(job->hists))
 			fputs("not seen: stacks of spawns: none was recorded\n", stderr);

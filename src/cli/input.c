@@ -4,6 +4,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/own_command.h"
 #include "base/units.h"
 #include "trace/trace.h"
 
@@ -76,11 +77,12 @@ int input_trace(const struct cli_args *args, char **ret_path)
 					 cli_operand(args, 1));
 		if (given)
 			return cli_usage(args,
-					 "%s is a process and no trace: pollux record %s makes "
-					 "one",
-					 given, given);
-		return cli_usage(args, "no trace is named, and there is none here: pollux record "
-				       "PID makes one");
+					 "%s is a process and no trace: %s record %s makes one",
+					 given, own_command(), given);
+		return cli_usage(args,
+				 "no trace is named, and there is none here: %s record PID makes "
+				 "one",
+				 own_command());
 	}
 	if (!given) {
 		buf_printf(&text, "the newest trace here: %s", path);
@@ -145,7 +147,7 @@ bool input_is_file(const char *path)
 int input_refuse_trace(const struct cli_args *args, const char *path)
 {
 	return trace_file_is_trace(path)
-		       ? cli_usage(args, "%s is a trace: pollux report %s", path, path)
+		       ? cli_usage(args, "%s is a trace: %s report %s", path, own_command(), path)
 		       : 0;
 }
 

@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/own_command.h"
 #include "cli/args.h"
 #include "cli/cli.h"
 #include "cli/help.h"
@@ -104,18 +105,12 @@ static bool is_process(const char *name)
 static const char *known_elsewhere(const char *name)
 {
 	static const char *const words[][2] = {
-		{"attach", "pollux record PID"},
-		{"trace", "pollux record PID"},
-		{"run", "pollux record -- CMD"},
-		{"top", "pollux hist PID --every 1"},
-		{"stat", "pollux hist PID"},
-		{"ps", "pollux doctor PID"},
-		{"list", "pollux doctor PID"},
-		{"dump", "pollux tree PID"},
-		{"stack", "pollux tree PID"},
-		{"show", "pollux report FILE.plx"},
-		{"script", "pollux print FILE.plx"},
-		{"convert", "pollux export FILE.plx -o FILE.json"},
+		{"attach", "record PID"},     {"trace", "record PID"},
+		{"run", "record -- CMD"},     {"top", "hist PID --every 1"},
+		{"stat", "hist PID"},	      {"ps", "doctor PID"},
+		{"list", "doctor PID"},	      {"dump", "tree PID"},
+		{"stack", "tree PID"},	      {"show", "report FILE.plx"},
+		{"script", "print FILE.plx"}, {"convert", "export FILE.plx -o FILE.json"},
 	};
 
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
@@ -137,18 +132,19 @@ static int unknown_verb(const char *name)
 	if (!*name)
 		error_set(&text, -EINVAL, "an empty word ('') names nothing");
 	else if (instead)
-		error_set(&text, -EINVAL, "there is no verb '%s'; use %s", name, instead);
+		error_set(&text, -EINVAL, "there is no verb '%s'; use %s %s", name, own_command(),
+			  instead);
 	else if (!name[strspn(name, "0123456789")])
 		error_set(&text, -ESRCH, "there is no process %s", name);
 	else if (is_process(name))
 		error_set(&text, -EINVAL,
-			  "there is no verb '%s'; to record the process of this name: pollux "
+			  "there is no verb '%s'; to record the process of this name: %s "
 			  "record %s",
-			  name, name);
+			  name, own_command(), name);
 	else if (!near && trace_file_is_trace(name))
 		error_set(&text, -EINVAL,
-			  "there is no verb '%s'; to read it as a trace: pollux report %s", name,
-			  name);
+			  "there is no verb '%s'; to read it as a trace: %s report %s", name,
+			  own_command(), name);
 	else
 		error_set(&text, -EINVAL, "there is no verb '%s'%s%s%s", name,
 			  near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
@@ -250,6 +246,7 @@ int main(int argc, char **argv)
 
 	fill_standard_fds();
 	catch_sigpipe();
+	own_command_set(argc > 0 ? argv[0] : "");
 	code = enable_log(&argc, &argv);
 	if (!code)
 		code = run(argc, argv);

@@ -4,6 +4,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/own_command.h"
 #include "base/text.h"
 #include "cli/args.h"
 #include "process/find_processes.h"
@@ -26,8 +27,9 @@ static int find_named(const struct cli_args *args, const char *name, const char 
 	if (strchr(name, '/') && access(name, X_OK) == 0)
 		return cli_usage(args,
 				 "'%s' is no number or name of a process; to start a program and "
-				 "record it: pollux %s -- %s",
-				 name, args->verb->command ? args->verb->name : "record", name);
+				 "record it: %s %s -- %s",
+				 name, own_command(),
+				 args->verb->command ? args->verb->name : "record", name);
 	if (!*name || strchr(name, '/'))
 		return cli_usage(args, "a process is given by its number or its name, not by '%s'",
 				 name);

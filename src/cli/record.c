@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/file.h"
+#include "base/own_command.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "cli/live.h"
@@ -348,7 +349,7 @@ static void say_moments(struct buf *b, const struct capture_stats *s)
 }
 
 /* CPU time, for shares of it would be of one CPU, of several threads. */
-static void say_cpu(struct buf *b, const struct capture_stats *s)
+static void say_cpu(struct buf *b, const struct capture_stats *s, uint64_t n_events)
 {
 	buf_str(b, "; pollux used ");
 	text_duration(b, s->cost.recorder_cpu_ns);
@@ -357,7 +358,7 @@ static void say_cpu(struct buf *b, const struct capture_stats *s)
 	buf_str(b, " before that to read the program");
 	if (s->cost.event_cost_ps) {
 		buf_str(b, "; the events in the program took about ");
-		text_duration(b, s->n_events * s->cost.event_cost_ps / 1000);
+		text_duration(b, n_events * s->cost.event_cost_ps / 1000);
 		buf_printf(b, " (%.1f ns each)", (double)s->cost.event_cost_ps / 1000);
 	}
 	buf_char(b, '\n');
@@ -377,32 +378,32 @@ static void say_end(struct buf *b, int status)
 	}
 }
 
-static void say(const struct record_job *job, const struct capture_stats *s, uint64_t began_ns,
-		uint64_t ns, uint64_t bytes)
+static void say(const struct record_job *job, const struct recorded *r)
 {
+	const struct capture_stats *s = &r->stats;
 	_cleanup_buf_ struct buf b = BUF_INIT;
 
 	buf_str(&b, "recorded ");
-	text_duration(&b, ns);
+	text_duration(&b, r->length_ns ? r->length_ns : 1);
 	buf_str(&b, " of ");
 	text_safe(&b, job->rec.name);
 	say_end(&b, s->exit_status);
 	buf_str(&b, " into ");
 	text_safe(&b, job->path);
 	buf_str(&b, " (");
-	text_bytes(&b, bytes);
+	text_bytes(&b, r->bytes);
 	buf_str(&b, ")\n  ");
-	text_count(&b, s->n_events);
+	text_count(&b, r->n_events);
 	buf_str(&b, " events");
-	say_losses(&b, s, began_ns);
+	say_losses(&b, s, r->began_ns);
 	say_coverage(&b, s);
 	buf_str(&b, "  cost: threads were paused for ");
 	text_duration(&b, s->cost.stop_ns);
 	say_moments(&b, s);
-	say_cpu(&b, s);
-	if ((s->n_events || s->moments[MOMENT_START].n_tasks || s->moments[MOMENT_END].n_tasks) &&
+	say_cpu(&b, s, r->n_events);
+	if ((r->n_events || s->moments[MOMENT_START].n_tasks || s->moments[MOMENT_END].n_tasks) &&
 	    strcmp(job->path, "-") != 0) {
-		buf_str(&b, s->n_events ? "next: pollux report " : "next: pollux tree ");
+		buf_printf(&b, "next: %s %s ", own_command(), r->n_events ? "report" : "tree");
 		text_shell_word(&b, job->path);
 		buf_char(&b, '\n');
 	}
@@ -489,8 +490,8 @@ static int run_job(struct record_job *job, struct error *err)
 	if (rc == 0 && !r.nothing)
 		name_by_program(job, &r.stats);
 	if (rc == 0 && !r.nothing && job->path)
-		say(job, &r.stats, r.began_ns, r.length_ns ? r.length_ns : 1, r.bytes);
-	if (rc == 0 && !r.stats.n_events)
+		say(job, &r);
+	if (rc == 0 && !r.n_events)
 		recording_say_empty(&job->rec, &r.stats, job->path);
 	code = recording_end(&job->rec, rc, &r.stats);
 	capture_stats_done(&r.stats);

@@ -300,6 +300,7 @@ int recording_run(struct recording *rec, struct trace_writer *w, bool file, stru
 {
 	int rc = run(rec, w, ret, err);
 
+	ret->n_events = trace_writer_n_events(w);
 	ret->bytes = trace_writer_bytes(w);
 	ret->length_ns = trace_writer_length_ns(w, &ret->stats.cost);
 	ret->nothing = rc < 0 ? !trace_writer_n_events(w) : !ret->stats.n_processes;

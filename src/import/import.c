@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/own_command.h"
 #include "import/formats.h"
 #include "import/input.h"
 #include "import/sink.h"
@@ -53,8 +54,8 @@ static const struct import_ops *format_of(const struct input *in, const char *fr
 		error_set(err, -EBADMSG, "%s is empty", in->path);
 	else if (in->head.len >= sizeof(PLX_MAGIC) - 1 &&
 		 !memcmp(in->head.bytes, PLX_MAGIC, sizeof(PLX_MAGIC) - 1))
-		error_set(err, -EBADMSG, "%s is a trace of pollux already: pollux report %s",
-			  in->path, in->path);
+		error_set(err, -EBADMSG, "%s is a trace of pollux already: %s report %s", in->path,
+			  own_command(), in->path);
 	else
 		error_set(err, -EBADMSG, "%s has an unknown format: choose one with --from",
 			  in->path);

@@ -14,12 +14,16 @@
 #define MAX_NAMED 12
 #define MAX_REASONS 16
 
-static void print_scan(struct coverage_list *c, const struct runtime_scan *f)
+/* `root_polls`: what a block_on of async-task polls is recorded, whatever the scan knew of it. */
+static void print_scan(struct coverage_list *c, const struct runtime_scan *f, bool root_polls)
 {
 	for (size_t i = 0; i < f->coverage.n; i++) {
 		const struct trace_coverage *found = &f->coverage.v[i];
-		struct trace_coverage *one =
-			coverage_add(c, found->item, found->seen, found->total, found->note);
+		struct trace_coverage *one;
+
+		if (root_polls && !strcmp(found->item, COVER_ASYNC_BLOCK_ON))
+			continue;
+		one = coverage_add(c, found->item, found->seen, found->total, found->note);
 
 		if (one) {
 			one->cover = found->cover;
@@ -145,7 +149,7 @@ static void cover_unwinder(struct coverage_list *c, const struct hooked_object *
 			row->cover = TRACE_COVER_PANICS;
 	}
 	if (futures && o->unwinder != UNWINDER_KNOWN && o->root_polls.n)
-		coverage_addf(c, "block_on futures", 0, o->root_polls.n, "the unwinder of %s %s",
+		coverage_addf(c, COVER_ASYNC_BLOCK_ON, 0, o->root_polls.n, "the unwinder of %s %s",
 			      file, unwinder_text(o->unwinder));
 }
 
@@ -161,7 +165,7 @@ void cover_objects(struct coverage_list *c, struct hooked_object *const *objects
 
 		for (size_t k = 0; k < f->n_wakers; k++)
 			n_wakes += f->wakers[k].n_direct;
-		print_scan(c, f);
+		print_scan(c, f, objects[i]->root_polls.n > 0);
 		cover_unwinder(c, objects[i], h, futures);
 		for (size_t k = first; k < c->n; k++)
 			c->v[k].object = f->path;
@@ -173,7 +177,7 @@ void cover_objects(struct coverage_list *c, struct hooked_object *const *objects
 	if (futures)
 		cover_futures(c, objects, n_objects);
 	if (h->n_root_polls)
-		coverage_add(c, "block_on futures", h->n_root_polls, h->n_root_polls, "");
+		coverage_add(c, COVER_ASYNC_BLOCK_ON, h->n_root_polls, h->n_root_polls, "");
 	if (n_wakes)
 		coverage_add(c, "wakers' direct calls", h->n_wakes, n_wakes,
 			     h->n_wakes < n_wakes

@@ -7,6 +7,7 @@
 #include "report/still.h"
 #include "report/text_util.h"
 
+#include "base/own_command.h"
 #include "base/text.h"
 #include "base/units.h"
 
@@ -171,7 +172,7 @@ static bool has_requests(const struct report *rep)
 
 static void long_poll_command(const struct report *rep, struct buf *out)
 {
-	buf_printf(out, "pollux record %u -d 10 --long-poll=%s", process_of(rep)->pid,
+	buf_printf(out, "%s record %u -d 10 --long-poll=%s", own_command(), process_of(rep)->pid,
 		   threshold(rep));
 }
 
@@ -182,7 +183,7 @@ static void long_poll_words(const struct report *rep, struct buf *out)
 
 static void cpu_command(const struct report *rep, struct buf *out)
 {
-	buf_printf(out, "pollux record %u -d 10 --cpu", process_of(rep)->pid);
+	buf_printf(out, "%s record %u -d 10 --cpu", own_command(), process_of(rep)->pid);
 }
 
 bool report_tree_command(const struct report *rep, struct buf *out)
@@ -191,9 +192,9 @@ bool report_tree_command(const struct report *rep, struct buf *out)
 	bool file = rep->opt.file && trace_reader_n_moments(rep->reader);
 
 	if (out && p) {
-		buf_printf(out, "pollux tree %u", p->pid);
+		buf_printf(out, "%s tree %u", own_command(), p->pid);
 	} else if (out && file) {
-		buf_str(out, "pollux tree ");
+		buf_printf(out, "%s tree ", own_command());
 		text_shell_word(out, rep->opt.file);
 	}
 	return p || file;
@@ -212,7 +213,7 @@ static void export_command(const struct report *rep, struct buf *out)
 
 	buf_printf(&output, "%.*s.json", dot && dot > name ? (int)(dot - name) : (int)strlen(name),
 		   name);
-	buf_str(out, "pollux export ");
+	buf_printf(out, "%s export ", own_command());
 	text_shell_word(out, file);
 	buf_str(out, " -o ");
 	text_shell_word(out, buf_failed(&output) ? "trace.json" : output.data);
@@ -220,13 +221,13 @@ static void export_command(const struct report *rep, struct buf *out)
 
 static void why_command(const struct report *rep, struct buf *out)
 {
-	buf_str(out, "pollux why ");
+	buf_printf(out, "%s why ", own_command());
 	text_shell_word(out, rep->opt.file);
 }
 
 static void view_command(const struct report *rep, struct buf *out)
 {
-	buf_str(out, "pollux view ");
+	buf_printf(out, "%s view ", own_command());
 	text_shell_word(out, rep->opt.file);
 }
 

@@ -311,6 +311,20 @@ static int cover(struct runtime_scan *f, size_t first_kind, size_t n_wakers)
 					   "such a task runs first");
 }
 
+/* The block_on of async-std, smol and futures-lite is no task; a program may also have none, as one
+ * that uses `blocking` only. */
+static int cover_block_on(struct elf_image *image, struct runtime_scan *f)
+{
+	if (!f->has_symbols)
+		return find_cover(f, COVER_ASYNC_BLOCK_ON, 0, 1,
+				  "without symbols it isn't known where one is");
+	return root_polls_possible(image)
+		       ? find_cover(f, COVER_ASYNC_BLOCK_ON, 0, 1,
+				    "what it polls is recorded by --futures if there is debug "
+				    "information: set debug = true in [profile.release]")
+		       : 0;
+}
+
 static int find(struct elf_image *image, struct runtime_scan *f, struct error *err)
 {
 	__attribute__((cleanup(tables_done))) struct tables t = {0};
@@ -348,6 +362,7 @@ static int find(struct elf_image *image, struct runtime_scan *f, struct error *e
 	TRY(add_wakers(image, f, runtime, &t, &n_wakers));
 	TRY(find_direct(image, f, first_waker));
 	TRY(cover(f, first_kind, n_wakers));
+	TRY(cover_block_on(image, f));
 	TRY(kind_names_async_task(image, f, first_kind));
 	return callers_find(image, f, first_kind, first_waker);
 }

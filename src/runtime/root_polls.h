@@ -41,6 +41,8 @@ struct scan_root_poll {
 };
 
 #define ROOT_POLLS_MAX_PARKS 5u
+/* The item of coverage of those that are not recorded. */
+#define COVER_ASYNC_BLOCK_ON "block_on futures"
 
 struct scan_root_polls {
 	struct scan_park parks[ROOT_POLLS_MAX_PARKS]; /* by address */

@@ -30,10 +30,7 @@ static struct around look(struct timeline *tl, struct thread *th, uint64_t t)
 	th->seen_aux = true;
 	if (t > th->aux_ns)
 		th->aux_ns = t;
-	if (!tl->n_events++)
-		tl->first_ns = t;
-	if (t > tl->last_ns)
-		tl->last_ns = t;
+	timeline_saw(tl, t);
 
 	const struct frame *f = poll_open(th);
 	if (!f && th->root_poll.task)

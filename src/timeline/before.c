@@ -70,7 +70,7 @@ void timeline_before_end(struct timeline *tl, uint64_t begin_ns,
 
 void before_finish(struct timeline *tl)
 {
-	uint64_t t = tl->n_events ? tl->first_ns : tl->before_ns;
+	uint64_t t = tl->begun ? tl->first_ns : tl->before_ns;
 
 	for (size_t i = 0; i < tl->n_before && !tl->failed; i++) {
 		const struct timeline_before *b = &tl->before[i];

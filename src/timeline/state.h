@@ -244,8 +244,19 @@ struct timeline {
 	bool drivers_seen;		     /* a thread waited for events: such calls are
 					      * recorded */
 	uint64_t n_events, n_lost, n_lost_aux, n_inconsistent, first_ns, last_ns;
+	bool begun; /* first_ns is known */
 	uint32_t random;
 };
+
+/* Takes note of an event's time. */
+static inline void timeline_saw(struct timeline *tl, uint64_t t)
+{
+	if (!tl->begun)
+		tl->first_ns = t;
+	tl->begun = true;
+	if (t > tl->last_ns)
+		tl->last_ns = t;
+}
 
 /* Calls the sink unless something failed before. */
 #define TELL(tl, slot, ...)                                                                        \

@@ -208,10 +208,7 @@ static uint64_t clock_in(struct timeline *tl, struct thread *th, uint64_t time)
 	if (t < th->last_ns)
 		t = th->last_ns;
 	th->last_ns = t;
-	if (!tl->n_events++)
-		tl->first_ns = t;
-	if (t > tl->last_ns)
-		tl->last_ns = t;
+	timeline_saw(tl, t);
 	return t;
 }
 
@@ -406,6 +403,7 @@ int timeline_feed(struct timeline *tl, const struct trace_event *ev, struct erro
 	struct thread *th = tl->failed ? NULL : thread_of(tl, ev->thread);
 	if (!th)
 		return timeline_result(tl, err);
+	tl->n_events++;
 	bool maybe_aux = ev->type >= TE_SYSCALL || ev->stream;
 	if (__builtin_expect(maybe_aux, 0) && feed_aux(tl, th, ev))
 		return tl->failed ? timeline_result(tl, err) : 0;

@@ -401,7 +401,8 @@ void timeline_look_ahead(struct timeline *tl, const struct trace_event *ev);
 int timeline_finish(struct timeline *tl, uint64_t end_ns, struct error *err);
 
 struct timeline_totals {
-	uint64_t n_events, n_lost;
+	uint64_t n_events; /* all that were fed */
+	uint64_t n_lost;
 	uint64_t n_lost_aux;	    /* of auxiliary events: samples, system calls; not in n_lost */
 	uint64_t n_futures;	    /* instances */
 	uint64_t first_ns, last_ns; /* first event; last event, after the finish the trace's end */

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """What pollux advises to do can be done: each command in its output, as it is there, works at that time."""
+import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -103,3 +105,24 @@ def test_of_samples(pollux, trace, tmp_path):
     (tmp_path / trace.name).write_bytes(trace.read_bytes())
     for verb in ("report", "why", "hist", "print"):
         check(pollux, driver.run(pollux, verb, trace.name, cwd=tmp_path), tmp_path)
+
+
+@pytest.mark.parametrize("folder", ["bin", "it's bin"])
+def test_commands_begin_as_pollux_was_started(pollux, suite, tmp_path, folder):
+    """By a path, which a shell has to be given again; by its name, if that is this pollux."""
+    (tmp_path / folder).mkdir()
+    own, trace = tmp_path / folder / "pollux", tmp_path / "t.plx"
+    shutil.copy(pollux, own)
+
+    def check_starts(command, path, as_what, *words):
+        done = driver.run(command, *words, cwd=tmp_path, env={**os.environ, "PATH": path})
+        text = done.stdout + done.stderr
+        word = as_what if "'" not in as_what else "'" + as_what.replace("'", "'\\''") + "'"
+        ends = re.findall(rf"pollux'? (?:{VERBS}) (?:{trace.name}|PID)", text)
+        assert ends and len(ends) == len(re.findall(rf"(?<!\S){re.escape(word)} (?:{VERBS}) ", text)), (word, text)
+
+    asked = [("record", "-o", trace.name, "--", suite(), "yields"), ("report", trace.name), (trace.name,), ("attach",)]
+    for words in asked:
+        for command in (str(own), f"./{folder}/pollux"):
+            check_starts(command, f"{pollux.parent}:/usr/bin:/bin", command, *words)
+        check_starts(own, f"{own.parent}:/usr/bin:/bin", "pollux", *words)

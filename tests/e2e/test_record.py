@@ -749,3 +749,12 @@ def test_block_on_before_the_recording(pollux, suite, trace, program, profile):
     assert sum(f["tasks"] - f["spawned"] for f in roots) == 1, roots
     assert abs(polls - true["polls"]) <= 1 + true["polls"] // 20, (roots, true)
     assert report["lost"] == 0
+
+
+@pytest.mark.parametrize("package, profile, why", [("async-std-1.13", "release", "--futures"), ("smol-2.0", "stripped", "symbols")])
+def test_no_row_of_a_block_on_has_a_reason(pollux, suite, trace, package, profile, why):
+    result = driver.run(pollux, "record", "-o", trace, "--", suite(package, profile), "yields")
+    report = driver.report(pollux, trace)
+    (row,) = [c for c in report["coverage"] if c["item"] == "block_on futures"]
+    assert (row["seen"], row["total"]) == (0, 1) and why in row["note"] and "block_on future" in result.stderr
+    assert not [f for f in report["families"] if f["role"] == "root"]

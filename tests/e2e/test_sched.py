@@ -55,6 +55,16 @@ def check_counts(report, output):
     assert calls(report, "::sleeps_on_futex")["futex"]["failed"] >= true["futex"]
 
 
+def test_events_have_one_number(kernel, suite, trace):
+    """What the recording says, what the report says, what is in the trace."""
+    result = driver.run(kernel, "record", "--sched", "--syscalls", "-o", trace, "--", suite(), "yields")
+    assert result.returncode == 0, result.stderr
+    recorded = int(re.search(r"^ +([\d,]+) events?, ", result.stderr, re.M)[1].replace(",", ""))
+    printed = [json.loads(line) for line in driver.run(kernel, "print", "--json", trace).stdout.splitlines()]
+    assert recorded == len(printed) == driver.report(kernel, trace)["events"]
+    assert {"got_cpu", "syscall"} <= {event["event"] for event in printed}
+
+
 @pytest.mark.parametrize("how", ["launched", "attached"])
 def test_counts(kernel, suite, trace, how):
     record = driver.record_launched if how == "launched" else driver.record_attached

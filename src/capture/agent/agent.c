@@ -1072,7 +1072,6 @@ static int agent_close(struct capture *c, struct capture_stats *stats, struct er
 		  (unsigned long long)c->n_passes, (double)c->longest_ns / 1e6,
 		  (unsigned long long)d->n_events, (unsigned long long)d->lost.n);
 	stats->cost.analysis_cpu_ns += c->late_cpu_ns;
-	stats->n_events += d->n_events;
 	capture_loss_add(&stats->lost, d->lost.n, d->lost.first_ns, d->lost.last_ns);
 	stats->exit_status = agent_exit_status(c);
 	stats->child = c->child;

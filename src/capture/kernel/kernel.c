@@ -596,7 +596,6 @@ static int kernel_close(struct capture *c, struct capture_stats *stats, struct e
 	rc = take_rest(c, stats);
 	stats->cost.attach_ns += c->life->attach_ns;
 	stats->cost.event_cost_ps = kernel_core_cost_ps(c->core);
-	stats->n_events += c->n_events;
 	capture_loss_add(&stats->lost, c->lost.n, c->lost.first_ns, c->lost.last_ns);
 	stats->exit_status = c->life->exit_status;
 	stats->child = c->life->child;

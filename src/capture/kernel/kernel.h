@@ -136,7 +136,6 @@ struct capture {
 	uint32_t n_freed;     /* so far; the oldest ones make room */
 	struct order waiting; /* struct waiting, in kernel.c */
 	struct kernel_out out;
-	uint64_t n_events;
 	struct capture_loss lost;
 	struct kernel_life *life; /* kernel.c's own */
 };

@@ -28,7 +28,6 @@ int kernel_flush(struct capture *c)
 	out->n = 0;
 	if (!n)
 		return 0;
-	c->n_events += n;
 	return trace_writer_events(c->shared->writer, out->thread, out->events, n);
 }
 

@@ -92,7 +92,7 @@ struct capture {
 	struct map streams; /* (process, tid) -> struct sample_stream */
 	struct drain_interval pace;
 	uint64_t drained_ns, watermark_ns;
-	uint64_t n_samples, n_throttled;
+	uint64_t n_throttled;
 	struct capture_loss lost;
 };
 
@@ -483,7 +483,6 @@ static int take_sample(struct capture *c, const struct sample_head *h)
 	TRY(capture_stacks_seen(c->shared->stacks, p->process, h->tid, h->time, stack));
 	TRY(stream_of(c, p, h->tid, &e.thread));
 	p->n++;
-	c->n_samples++;
 	return capture_stacks_put(c->shared->stacks, &e, stack);
 }
 
@@ -648,7 +647,6 @@ static int samples_close(struct capture *c, struct capture_stats *stats, struct 
 	lost = count_lost(c);
 	if (lost > c->lost.n)
 		note_loss(c, lost - c->lost.n);
-	stats->n_events += c->n_samples;
 	capture_loss_add(&stats->lost, c->lost.n, c->lost.first_ns, c->lost.last_ns);
 	if (rc == 0)
 		rc = cover(c, stats);

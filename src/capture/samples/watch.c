@@ -74,7 +74,6 @@ struct capture {
 	struct map threads; /* (process, tid) -> struct watched */
 	struct pending_stack *candidates;
 	size_t n, cap;
-	uint64_t n_events;
 };
 
 static void watch_free(struct capture *c)
@@ -329,7 +328,6 @@ static int emit(struct capture *c, const struct pending_stack *one)
 		w->seen = true;
 		w->process->n_seen++;
 	}
-	c->n_events++;
 	return capture_stacks_put(c->shared->stacks, &e, one->stack);
 }
 
@@ -379,7 +377,6 @@ static int watch_close(struct capture *c, struct capture_stats *stats, struct er
 		rc = settle(c, UINT64_MAX, &oldest);
 	stack_sampler_free(c->sampler, &stop_ns);
 	stats->cost.stop_ns += stop_ns;
-	stats->n_events += c->n_events;
 	for (size_t i = 0; i < c->n_processes && rc == 0; i++) {
 		const struct watched_process *p = c->processes[i];
 		char note[160] = "";

@@ -52,7 +52,7 @@ struct capture {
 	struct map neighbours; /* (process and thread, hash of its name): its index + 1 */
 	struct drain_interval pace;
 	uint64_t drain_start_ns;
-	uint64_t n_events, n_unknown_lost;
+	uint64_t n_unknown_lost;
 	struct capture_loss lost;
 };
 
@@ -102,7 +102,6 @@ static struct joined *find_joined(struct capture *c, uint32_t tgid)
 
 static int put(struct capture *c, uint32_t stream, const struct trace_event *e)
 {
-	c->n_events++;
 	return trace_writer_events(c->shared->writer, stream, e, 1);
 }
 
@@ -421,7 +420,6 @@ static int sched_close(struct capture *c, struct capture_stats *stats, struct er
 
 	if (rc == 0)
 		rc = emit_coverage(c, stats);
-	stats->n_events += c->n_events;
 	capture_loss_add(&stats->lost, c->lost.n + c->n_unknown_lost, c->lost.first_ns,
 			 c->lost.last_ns);
 	c->ops->free(c->backend);
