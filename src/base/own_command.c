@@ -23,7 +23,7 @@ static bool is_this(const char *path)
 	       own.st_dev == st.st_dev && own.st_ino == st.st_ino;
 }
 
-/* Whether a shell that is told NAME starts this program. */
+/* Whether NAME starts this program in a shell. */
 static bool in_path(void)
 {
 	_cleanup_free_ char *path = strdup(getenv("PATH") ? getenv("PATH") : "");

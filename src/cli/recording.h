@@ -45,7 +45,7 @@ int recording_add_process(const struct cli_args *args, struct recording *rec, co
 /* What came of it. */
 struct recorded {
 	struct capture_stats stats; /* capture_stats_done() is the caller's */
-	uint64_t n_events; /* in the trace */
+	uint64_t n_events;	    /* in the trace */
 	uint64_t began_ns, length_ns, bytes;
 	bool nothing; /* no process, or after a failure no event */
 };

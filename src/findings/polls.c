@@ -176,8 +176,9 @@ struct long_group {
 	uint32_t kind, handler, thread;
 	enum trace_role role;
 	uint64_t n, sum_ns, min_ns, max_ns, calls_ns, preempted_ns, cpu_ns, n_cpu;
-	uint64_t n_without_cpu; /* for most of it */
-	uint64_t time_ns;	/* begin of the longest */
+	uint64_t n_without_cpu;	    /* for most of it */
+	uint64_t time_ns;	    /* begin of the longest */
+	uint64_t first_ns, last_ns; /* begins */
 	uint64_t serial, number;
 	struct poll_note note; /* of the longest; its stack is that of any */
 };
@@ -205,6 +206,10 @@ static int long_on_poll(void *ctx, const struct tl_poll *poll)
 	g->kind = poll->task->kind;
 	g->handler = round_handler(&poll->round);
 	g->role = poll->task->role;
+	if (!g->n || poll->begin_ns < g->first_ns)
+		g->first_ns = poll->begin_ns;
+	if (poll->begin_ns > g->last_ns)
+		g->last_ns = poll->begin_ns;
 	g->n++;
 	g->sum_ns += ns;
 	g->calls_ns += note.calls_ns;
@@ -340,6 +345,25 @@ static const struct long_group *has_its_lock(const struct rule_state *st,
 	return NULL;
 }
 
+/* Handlers are recognised once debug information has been read, some time after a recording's begin:
+ * polls of a family before that are of its handlers', as the same call in them shows later. */
+static bool is_before_handlers(struct long_group *const *groups, size_t n,
+			       const struct long_group *of)
+{
+	bool same = false;
+
+	for (size_t i = 0; i < n && of->handler == TRACE_KIND_NONE; i++) {
+		const struct long_group *g = groups[i];
+
+		if (g->kind != of->kind || g->handler == TRACE_KIND_NONE)
+			continue;
+		if (g->first_ns < of->last_ns)
+			return false;
+		same = same || g->note.call == of->note.call;
+	}
+	return same;
+}
+
 static int judge_long_polls(struct rule_state *st)
 {
 	struct long_polls_state *s = (struct long_polls_state *)st;
@@ -353,7 +377,8 @@ static int judge_long_polls(struct rule_state *st)
 		unsigned score = long_score(st, g), most;
 		struct finding_draft *d;
 
-		if (!keeps_worker(st, g->role, g->thread) || excused(st, g))
+		if (!keeps_worker(st, g->role, g->thread) || excused(st, g) ||
+		    is_before_handlers(groups, s->groups.n, g))
 			continue;
 		holder = has_its_lock(st, groups, s->groups.n, g);
 		most = holder ? long_score(st, holder) - 1 : score;

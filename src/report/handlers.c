@@ -251,6 +251,13 @@ void handlers_text(const struct report *rep, struct buf *out)
 		cell_safe(&t, report_family(rep, part->kind));
 	}
 	report_table(rep, &t, out);
+	for (size_t i = 0; i < n && (!most || i < most); i++) {
+		if (rows[i]->poll.max <= rows[i]->latency.max || !rows[i]->latency.count)
+			continue;
+		buf_str(out, "  a poll is the connection's: it may serve several requests, and "
+			     "last longer than one of them\n");
+		break;
+	}
 	if (most && n > most)
 		buf_printf(out, "  and %zu more: --top %zu\n", n - most, n);
 }

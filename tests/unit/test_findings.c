@@ -55,6 +55,43 @@ static void test_long_polls(void **state)
 	expect(&rec, "");
 }
 
+static void long_poll_of(struct recording *rec, uint64_t t, uint64_t task, bool handled)
+{
+	spawn(rec, 0, t - 1, K_TASK, task);
+	poll_begin(rec, 0, t, K_TASK, task);
+	if (handled)
+		at(rec, 0, t, TE_FUTURE_BEGIN, TRACE_FUTURE_FIRST, K_HANDLER, 0x1000, 0);
+	block(rec, 0, t + 20 * MS, 19 * MS, TB_NANOSLEEP);
+	if (handled)
+		at(rec, 0, t + 20 * MS, TE_FUTURE_END, TO_READY, K_HANDLER, 0x1000, 0);
+	poll_end(rec, 0, t + 20 * MS, K_TASK, task, TO_READY, 0);
+}
+
+/* Polls before a handler was recognised are one trouble with those of the handler. */
+static void test_long_polls_before_handlers(void **state)
+{
+	struct recording rec = {.length_ns = 1000 * MS};
+	(void)state;
+	worker(&rec, 0);
+	for (unsigned i = 0; i < 6; i++)
+		long_poll_of(&rec, 100 * MS * (i + 1), 1 + i, i >= 2);
+	expect(&rec, "long-polls: app::task > app::order held its thread in 4 polls of 20.0 ms "
+		     "(80.0 ms in total), 76.0 ms of it in nanosleep\n"
+		     "slow-requests: requests to app::order took up to 20.0 ms (99 %), most of it "
+		     "blocked in nanosleep\n");
+
+	/* And two, if the family has them among those of its handlers. */
+	rec = (struct recording){.length_ns = 1000 * MS};
+	worker(&rec, 0);
+	for (unsigned i = 0; i < 6; i++)
+		long_poll_of(&rec, 100 * MS * (i + 1), 1 + i, i % 3);
+	expect_rule(&rec, "long-polls",
+		    "app::task > app::order held its thread in 4 polls of 20.0 ms "
+		    "(80.0 ms in total), 76.0 ms of it in nanosleep\n"
+		    "long-polls: app::task held its thread in 2 polls of 20.0 ms "
+		    "(40.0 ms in total), 38.0 ms of it in nanosleep\n");
+}
+
 static void test_long_poll_stack(void **state)
 {
 	struct recording rec = {.length_ns = 1000 * MS};
@@ -1139,6 +1176,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_nothing),
 		cmocka_unit_test(test_long_polls),
+		cmocka_unit_test(test_long_polls_before_handlers),
 		cmocka_unit_test(test_runtime_lock),
 		cmocka_unit_test(test_long_lock_and_call),
 		cmocka_unit_test(test_computes),

@@ -30,7 +30,7 @@ static char trace_path[] = "/tmp/test_report.XXXXXX";
 
 /* ---- the recording ---- */
 
-enum { K_CONN, K_HASH, K_JOB, K_WORKER, K_ROOT, K_ODD, K_SPIN };
+enum { K_CONN, K_HASH, K_JOB, K_WORKER, K_ROOT, K_ODD, K_SPIN, K_ORDER };
 
 static const char *const conn_sites[] = {"shop::serve (src/serve.rs:41)",
 					 "shop::retry (src/serve.rs:88)"};
@@ -57,6 +57,10 @@ static const struct trace_kind kinds[] = {
 		    .scheduler = "multi_thread"},
 	[K_ODD] = {.name = "b\x1b[31mad\xff::日本語::task", .full_name = "bad"},
 	[K_SPIN] = {.name = "shop::metrics::spin", .full_name = "shop::metrics::spin"},
+	[K_ORDER] = {.role = TR_FUTURE,
+		     .name = "shop::order",
+		     .full_name = "shop::order",
+		     .flags = TRACE_KIND_HANDLER},
 };
 #define N_KINDS (sizeof(kinds) / sizeof(kinds[0]))
 
@@ -890,6 +894,34 @@ static void test_nothing_polled(void **state)
 	free(s);
 }
 
+/* A poll of a connection that serves two requests is longer than each of them; one that serves one
+ * request isn't. */
+static void test_poll_of_requests(void **state)
+{
+	static const char note[] = "a poll is the connection's";
+	struct script *s = calloc(1, sizeof(*s));
+
+	assert_non_null(s);
+	for (unsigned n = 1; n <= 2; n++) {
+		char *text;
+
+		s->n = 0;
+		at(s, 1 * MS, TE_SPAWN, 0, K_CONN, 2, 0);
+		at(s, 2 * MS, TE_POLL_BEGIN, 0, K_CONN, 2, 0);
+		for (unsigned i = 0; i < n; i++) {
+			at(s, (2 + 10 * i) * MS, TE_FUTURE_BEGIN, TRACE_FUTURE_FIRST, K_ORDER,
+			   0x100, 0);
+			at(s, (12 + 10 * i) * MS, TE_FUTURE_END, TO_READY, K_ORDER, 0x100, 0);
+		}
+		at(s, (2 + 10 * n) * MS, TE_POLL_END, TO_READY, K_CONN, 2, 0);
+		text = text_of(s, NULL);
+		assert_non_null(strstr(text, "Requests by handler"));
+		assert_int_equal(strstr(text, note) != NULL, n == 2);
+		free(text);
+	}
+	free(s);
+}
+
 /* Tasks and blocking closures are counted, a block_on or a worker's loop is not: the same number
  * everywhere. */
 static void test_one_count(void **state)
@@ -920,14 +952,23 @@ int main(int argc, char **argv)
 	golden_dir = argv[1];
 	write_trace();
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_text),	       cmocka_unit_test(test_json),
-		cmocka_unit_test(test_window),	       cmocka_unit_test(test_one_task),
-		cmocka_unit_test(test_one_thread),     cmocka_unit_test(test_windows_add_up),
-		cmocka_unit_test(test_fits),	       cmocka_unit_test(test_sort_words),
-		cmocka_unit_test(test_labels),	       cmocka_unit_test(test_label_handlers),
-		cmocka_unit_test(test_label_objects),  cmocka_unit_test(test_label_processes),
-		cmocka_unit_test(test_blocking_calls), cmocka_unit_test(test_nothing_polled),
-		cmocka_unit_test(test_one_count),      cmocka_unit_test(test_equal_numbers),
+		cmocka_unit_test(test_text),
+		cmocka_unit_test(test_json),
+		cmocka_unit_test(test_window),
+		cmocka_unit_test(test_one_task),
+		cmocka_unit_test(test_one_thread),
+		cmocka_unit_test(test_windows_add_up),
+		cmocka_unit_test(test_fits),
+		cmocka_unit_test(test_sort_words),
+		cmocka_unit_test(test_labels),
+		cmocka_unit_test(test_label_handlers),
+		cmocka_unit_test(test_label_objects),
+		cmocka_unit_test(test_label_processes),
+		cmocka_unit_test(test_blocking_calls),
+		cmocka_unit_test(test_nothing_polled),
+		cmocka_unit_test(test_one_count),
+		cmocka_unit_test(test_equal_numbers),
+		cmocka_unit_test(test_poll_of_requests),
 	};
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 	unlink(trace_path);
