@@ -393,7 +393,7 @@ static void say(const struct record_job *job, const struct recorded *r)
 	buf_str(&b, " (");
 	text_bytes(&b, r->bytes);
 	buf_str(&b, ")\n  ");
-	text_count(&b, r->n_events);
+	text_exact(&b, r->n_events);
 	buf_str(&b, " events");
 	say_losses(&b, s, r->began_ns);
 	say_coverage(&b, s);

@@ -254,7 +254,7 @@ void handlers_text(const struct report *rep, struct buf *out)
 	for (size_t i = 0; i < n && (!most || i < most); i++) {
 		if (rows[i]->poll.max <= rows[i]->latency.max || !rows[i]->latency.count)
 			continue;
-		buf_str(out, "  a poll is the connection's: it may serve several requests, and "
+		buf_str(out, "  a poll is the task's: it may serve several requests, and "
 			     "last longer than one of them\n");
 		break;
 	}

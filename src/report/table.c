@@ -3,7 +3,8 @@
  * Lays out tables (table.h). First go the columns that say the same in all rows, then names get
  * their room, then columns go until the rest fits, then names get what is left over. Last it is
  * seen to that no two rows read the same: names that were cut alike are cut from where they differ,
- * and what reads the same even then is numbered.
+ * and what reads the same even then is numbered, as are different names that were cut alike in rows
+ * that differ.
  */
 #include "report/table.h"
 
@@ -198,7 +199,22 @@ struct table_layout {
 	char **instead; /* texts in place of cells, as wide as the column at most; NULL: none */
 };
 
-/* `row`: SIZE_MAX for the titles. */
+/* As wide as its column at most. `row`: SIZE_MAX for the titles. */
+static void fit_cell(const struct table_layout *l, struct buf *out, size_t row, size_t column)
+{
+	const struct table *t = l->t;
+	const struct table_column *c = &t->columns[column];
+	const char *instead = row == SIZE_MAX ? NULL : l->instead[row * t->n_columns + column];
+	const char *whole = row == SIZE_MAX ? c->title : cell(t, row, column);
+
+	if (instead)
+		buf_str(out, instead);
+	else if (c->cut_end)
+		text_cut(out, whole, l->widths[column]);
+	else
+		text_shorten(out, whole, l->widths[column]);
+}
+
 static void write_row(const struct table_layout *l, struct buf *out, size_t row)
 {
 	const struct table *t = l->t;
@@ -208,20 +224,13 @@ static void write_row(const struct table_layout *l, struct buf *out, size_t row)
 
 	for (size_t i = 0; i < t->n_columns; i++) {
 		_cleanup_buf_ struct buf fitted = BUF_INIT;
-		const char *instead = row == SIZE_MAX ? NULL : l->instead[row * t->n_columns + i];
-		const char *whole = row == SIZE_MAX ? t->columns[i].title : cell(t, row, i);
 
 		if (!l->widths[i])
 			continue;
 		if (!first)
 			pending += GAP;
 		first = false;
-		if (instead)
-			buf_str(&fitted, instead);
-		else if (t->columns[i].cut_end)
-			text_cut(&fitted, whole, l->widths[i]);
-		else
-			text_shorten(&fitted, whole, l->widths[i]);
+		fit_cell(l, &fitted, row, i);
 		const char *text = fitted.data ? fitted.data : "";
 		size_t blank = l->widths[i] - text_width(text);
 		if (!t->columns[i].align_left)
@@ -310,20 +319,36 @@ static void number(const struct table_layout *l, const struct row_text *rows, si
 	}
 }
 
-/* Rows that read the same: their names are cut in another way, or numbered. */
-static void distinguish(struct table_layout *l, struct row_text *rows, size_t n, bool by_number)
+/* Whether they have different names. */
+static bool names_differ(const struct table *t, const struct row_text *rows, size_t n)
+{
+	size_t name = first_name(t);
+
+	for (size_t k = 1; k < n; k++)
+		if (strcmp(cell(t, rows[0].row, name), cell(t, rows[k].row, name)) != 0)
+			return true;
+	return false;
+}
+
+/* Rows that read the same, or whose different names do (`of_names`): their names are cut in another
+ * way, or numbered. */
+static void distinguish(struct table_layout *l, struct row_text *rows, size_t n, bool of_names,
+			bool by_number)
 {
 	size_t name = first_name(l->t), k;
 
 	for (size_t i = 0; i < n; i++) {
 		buf_clear(&rows[i].text);
-		write_row(l, &rows[i].text, rows[i].row);
+		if (of_names)
+			fit_cell(l, &rows[i].text, rows[i].row, name);
+		else
+			write_row(l, &rows[i].text, rows[i].row);
 	}
 	qsort(rows, n, sizeof(*rows), by_text);
 	for (size_t i = 0; i < n; i = k) {
 		for (k = i + 1; k < n && same_text(&rows[i], &rows[k]);)
 			k++;
-		if (k - i < 2)
+		if (k - i < 2 || (of_names && !names_differ(l->t, &rows[i], k - i)))
 			continue;
 		if (!by_number) {
 			cut_apart(l, &rows[i], k - i);
@@ -345,8 +370,9 @@ static void write_rows(struct table_layout *l, struct buf *out, const char *styl
 	for (size_t i = 0; rows && i < n; i++)
 		rows[i].row = i;
 	if (rows) {
-		distinguish(l, rows, n, false);
-		distinguish(l, rows, n, true);
+		distinguish(l, rows, n, false, false);
+		distinguish(l, rows, n, true, true);
+		distinguish(l, rows, n, false, true);
 	}
 	buf_str(out, style ? style : "");
 	write_row(l, out, SIZE_MAX);

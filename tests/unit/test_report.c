@@ -898,7 +898,7 @@ static void test_nothing_polled(void **state)
  * request isn't. */
 static void test_poll_of_requests(void **state)
 {
-	static const char note[] = "a poll is the connection's";
+	static const char note[] = "a poll is the task's";
 	struct script *s = calloc(1, sizeof(*s));
 
 	assert_non_null(s);
