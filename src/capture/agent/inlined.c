@@ -608,11 +608,13 @@ static uint32_t request_of(const struct source *s, const struct inlined_thread *
 	return 0;
 }
 
-/* The event of a future's poll as that of a request's. */
+/* The event of a future's poll as that of a request's, which is a future whatever a damaged ring says. */
 static int put_request(struct drain *d, uint32_t request, const struct trace_event *e)
 {
+	const bool begins = e->type == TE_POLL_BEGIN || e->type == TE_FUTURE_BEGIN;
 	struct trace_event copy = *e;
 
+	copy.type = begins ? TE_FUTURE_BEGIN : TE_FUTURE_END;
 	copy.kind = request - 1;
 	return request ? drain_put(d, &copy) : 0;
 }
