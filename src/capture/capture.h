@@ -34,6 +34,8 @@ struct capture_options {
 	const char *exe;     /* ... or every process of this binary; only one of three */
 	uint64_t ring_bytes; /* per thread; of the kernel's buffers, per CPU */
 	const struct places_ops *places; /* who knows await points; NULL: none are recorded */
+	uint64_t
+		places_wait_ns; /* a recording of a running program begins when they are known, or that late */
 	const char *const *own; /* crates that are the program's own; NULL: by their source */
 	bool near;		/* only those of a task's own functions, not on into boxes */
 	bool kernel;		/* the main source is the kernel, not the agent */

@@ -30,6 +30,8 @@
 
 #define FIRST_NS NSEC_PER_SEC
 #define DURATION_NS (5 * NSEC_PER_SEC)
+/* Without await points findings and causes say little. */
+#define PLACES_WAIT_NS (4 * NSEC_PER_SEC)
 #define FAMILIES_SHOWN 4
 
 /* A trace, its findings, and where the time of its work went. */
@@ -244,6 +246,8 @@ static int look_twice(struct why_job *job, uint64_t ns, struct error *err)
 	if (ns <= FIRST_NS || !job->answer.rep || report_hangs(job->answer.rep) ||
 	    !ended_by_time(&job->answer))
 		return 0;
+	/* The first look has read most of it, unless the machine is busy. */
+	job->rec.capture.places_wait_ns = PLACES_WAIT_NS;
 	if (look(job, ns, &second, err) < 0) {
 		cli_complain(err->text);
 		*err = (struct error){0};

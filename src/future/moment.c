@@ -6,6 +6,7 @@
 #include "future/moments.h"
 
 #include "base/cleanup.h"
+#include "base/syscalls.h"
 #include "base/vec.h"
 #include "binary/names.h"
 #include "future/cell.h"
@@ -191,8 +192,53 @@ static struct code_frames *code_at(struct making *k, uint64_t pc)
 	return found;
 }
 
+/*
+ * A thread that waits for a lock of parking_lot's (dashmap's, a watch channel's, lock_api's) sleeps on a
+ * word of its own. The lock's address is the key by which it is found, in the thread's data around that
+ * word: parking_lot_core 0.8 to 0.9, parking_lot.rs, ThreadData { parker, key, .. }. 0: it waits for none.
+ */
+static uint64_t parked_for(struct making *k, const struct inspect_stack *s, uint64_t word)
+{
+	const struct dw_member *parker = NULL, *key = NULL;
+	uint64_t addr = 0;
+
+	for (size_t i = 0; i < s->n_frames; i++) {
+		uint64_t pc = s->frames[i].ip - (i != 0);
+		const struct code_frames *code = code_at(k, pc);
+		bool parks = false;
+
+		for (size_t j = 0; code && j < code->n; j++)
+			parks |= !strncmp(code->v[j].function, "parking_lot_core::", 18);
+		if (!parks)
+			continue;
+		struct inspect_object *o = stacks_object(k->in, pc);
+		struct debug *d = o ? inspect_debug(k->in, o) : NULL;
+		const struct dw_type *data =
+			d ? debug_named_type(d, "parking_lot_core::parking_lot::ThreadData") : NULL;
+
+		if (data) {
+			parker = dw_find_member(data, "parker");
+			key = dw_find_member(data, "key");
+		}
+		break;
+	}
+	/* The parker is its word, and no more. */
+	if (!parker || !key || word < parker->offset ||
+	    !mem_u64(&k->in->mem, word - parker->offset + key->offset, &addr))
+		return 0;
+	return addr;
+}
+
+static bool is_futex(const struct moment_thread *t)
+{
+	const char *call = t->call ? syscall_name(t->call - 1) : NULL;
+
+	return call && !strcmp(call, "futex");
+}
+
 static int add_thread(struct making *k, const struct inspect_stack *s)
 {
+	uint64_t lock;
 	struct moment_frame *frames = moment_take(&k->m, MAX_FRAMES * sizeof(*frames));
 	struct moment_thread *t;
 
@@ -218,6 +264,9 @@ static int add_thread(struct making *k, const struct inspect_stack *s)
 		for (size_t j = 0; j < code->n && t->n_frames < MAX_FRAMES; j++)
 			frames[t->n_frames++] = code->v[j];
 	}
+	lock = is_futex(t) ? parked_for(k, s, t->call_arg) : 0;
+	if (lock)
+		t->call_arg = lock;
 	return 0;
 }
 

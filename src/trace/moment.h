@@ -147,9 +147,10 @@ struct moment_frame {
 
 struct moment_thread {
 	uint32_t tid;
-	const char *name;  /* "" if not known */
-	uint32_t call;	   /* number + 1 (x86-64's table) of the system call it is in; 0: none */
-	uint64_t call_arg; /* its first argument: of a futex the address */
+	const char *name; /* "" if not known */
+	uint32_t call;	  /* number + 1 (x86-64's table) of the system call it is in; 0: none */
+	/* Its first argument: of a futex the address, or that of the lock for which parking_lot sleeps there. */
+	uint64_t call_arg;
 	const struct moment_frame *frames; /* innermost first, inlined ones are frames too */
 	size_t n_frames;
 };

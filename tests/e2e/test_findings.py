@@ -41,6 +41,14 @@ TROUBLES = {
     "names": ("pool-full", r"its 32 threads were mostly in .*fetch::\{.*clock_nanosleep"),
     "descriptors": ("descriptors", r"\d+ of 60 descriptors are open"),
     "recv": ("open-poll", r"scheduler \(task \d+\) has been in one poll for .* in futex"),
+    "biased": ("channel-full", r"6 tasks of .*control wait for room in a channel at src/biased.rs:\d+ .*control, the longest "
+                               r"for .*: task \d+ .*actor, which receives from it, .*; it is polled, but takes nothing"),
+    "full_channel": ("channel-full", r"waits of .*handle for room in a channel at src/full_channel.rs:\d+ .*handle took up to "
+                                     r".*: task \d+ .*audit_writer, which receives from it, "),
+    "slow_owner": ("lock-convoy", r"waits of .*try_update for .*mutex.* at src/slow_owner.rs:\d+ .*: task \d+ .*slow_owner has "
+                                  r"the lock when the recording ends, and waits at src/slow_owner.rs:\d+ "),
+    "lag": ("broadcast-lag", r"all 64 messages of a broadcast channel are new to one of its receivers: task \d+ "
+                             r".*slow_subscriber, "),
     "panic": ("panicked", r"1 task panicked: .*flush_metrics, task \d+ at .*, in src/panic.rs:\d+ .*flush_metrics: "
                           r'"attempt to divide by zero"$'),
 }
@@ -52,10 +60,16 @@ LATE = {
     "pool_dead": ("pool-stuck", r"8 closures run, the first of .* \(futex at src/pool_dead.rs:\d+ .*scan_file\); \d+ "
                                 r"wait for a thread"),
     "join_set": ("kept-tasks", r"\d+ tasks of .*serve_rpc have ended, but are kept by join handles"),
+    "mailbox": ("unserved-channel", r"messages? (is|are) in the channel that task \d+ .*actor receives from, but all the time it "
+                                    r"has waited for oneshot receive at src/mailbox.rs:\d+ .*ask"),
+    "parked_guard": ("guard-over-await", r"task \d+ .* holds a lock_api::mutex::MutexGuard<.*> over the await at "
+                                         r"src/parked_guard.rs:\d+ .*refresh; 1 thread sleeps until it lets go, .* in futex at "
+                                         r"src/parked_guard.rs:\d+ .*get"),
+    "endless": ("stuck-poll", r"in a poll of task \d+ .*consume since before the recording: it computes at src/endless.rs:\d+ "),
 }
 # Their trouble is CPU time: where there is none it may be the machine's.
 COMPUTES = {"driver", "coop", "lifo"}
-SECONDS = {"lost_answer": 6, "panic": 3, "recv": 3, "rwlock": 4, "driver": 4, "coop": 3.5}
+SECONDS = {"lost_answer": 6, "full_channel": 4, "panic": 3, "recv": 3, "rwlock": 4, "driver": 4, "coop": 3.5}
 
 
 # Without debug information, as most ship: neither places nor what memory says, but names.

@@ -361,6 +361,9 @@ static int add_source(struct capture *c, struct attach *attach, struct error *er
 	target.n_kinds = attach_kinds(attach, &target.kinds);
 	if (c->places)
 		s->compiler = c->places->begin(&target, depth_of(c->shared->options));
+	/* Before the moment of the start is read: it is to be that of the first event. */
+	if (s->compiler && c->shared->options->places_wait_ns)
+		c->places->wait(s->compiler, c->shared->options->places_wait_ns);
 	return c->shared->joined(c->shared, attach_pid(attach), s->process, err);
 }
 
