@@ -185,6 +185,20 @@ static bool matters(const struct shown_tree *s, const struct child *child)
 	return child->ns > s->ns / 100 || child->slow.ns > s->slow.ns / 100;
 }
 
+/* A wait of which nothing is known but who ended it, for a task that waited in such a way itself: on it goes
+ * like that. */
+static bool says_no_more(const struct tree *t, uint32_t node)
+{
+	const struct node *n = &t->nodes[node];
+
+	if (n->type != NT_WAIT || n->b)
+		return false;
+	for (uint32_t up = n->parent; up; up = t->nodes[up].parent)
+		if (t->nodes[up].type == NT_WAIT)
+			return !t->nodes[up].b;
+	return false;
+}
+
 static void write_below(const struct causes *c, struct buf *out, const struct shown_tree *s,
 			uint32_t node, unsigned depth)
 {
@@ -195,7 +209,8 @@ static void write_below(const struct causes *c, struct buf *out, const struct sh
 		if (!matters(s, &list[i]))
 			continue;
 		write_row(c, out, s, &list[i], depth);
-		write_below(c, out, s, list[i].node, depth + 1);
+		if (!says_no_more(s->tree, list[i].node))
+			write_below(c, out, s, list[i].node, depth + 1);
 	}
 }
 

@@ -1365,6 +1365,43 @@ static void test_deep(void **state)
 	causes_free(c);
 }
 
+/* ---- text ---- */
+
+/* Each of five tasks waits for the next, for what at an unknown place: the text has two of these rows. */
+static void test_unknown_places(void **state)
+{
+	RECORD(rec);
+	const struct causes_options opt = {.unit = CU_TASK, .width = 100};
+	struct trace_reader *reader;
+	struct buf text = BUF_INIT;
+	unsigned n_rows = 0;
+
+	(void)state;
+	worker(rec, 0);
+	for (unsigned i = 0; i < 5; i++) {
+		spawn(rec, 100 + i * 10, 0, K_TASK, 1 + i);
+		poll(rec, 101 + i * 10, 105 + i * 10, 0, K_TASK, 1 + i, TO_PENDING, 0);
+	}
+	park(rec, 200, 1000, 0, TB_EPOLL_WAIT);
+	wake(rec, 1000, 0, K_TASK, 5);
+	for (unsigned i = 5; i-- > 0;) {
+		begin(rec, 1010 + (5 - i) * 10, 0, K_TASK, 1 + i);
+		if (i)
+			wake(rec, 1011 + (5 - i) * 10, 0, K_TASK, i);
+		end(rec, 1015 + (5 - i) * 10, 0, K_TASK, 1 + i, TO_READY, 0);
+	}
+	struct causes *c = causes_of(rec, &opt, &reader);
+
+	causes_text(c, &text);
+	for (const char *at = text.data; at && (at = strstr(at, "waiting at a place")); at++)
+		n_rows++;
+	if (n_rows != 2)
+		fail_msg("%u rows:\n%s", n_rows, text.data);
+	buf_done(&text);
+	causes_free(c);
+	trace_reader_free(reader);
+}
+
 /* ---- anything at all ---- */
 
 static const struct trace_kind *kind_of_reader(const void *ctx, uint32_t kind)
@@ -1448,6 +1485,7 @@ int main(void)
 		cmocka_unit_test(test_budget),
 		cmocka_unit_test(test_past_the_window),
 		cmocka_unit_test(test_blocks),
+		cmocka_unit_test(test_unknown_places),
 		cmocka_unit_test(test_deep),
 		cmocka_unit_test(test_full_channel),
 		cmocka_unit_test(test_stack),
