@@ -180,7 +180,7 @@ static int node_of(struct compiler *c, const struct future_path *w, bool inside,
 /* ---- places ---- */
 
 /* Whether a coroutine is not the program's own: from a registry, from git, the standard library; or of
- * none of the crates that are said to be. */
+ * none of the crates that the user names as the program's own. */
 static bool in_library(const struct compiler *c, const struct dw_type *t, const char *file)
 {
 	size_t len;

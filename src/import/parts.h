@@ -11,7 +11,7 @@
 
 struct folder_part {
 	struct input in;
-	uint64_t reached_ns; /* set by the reader: the latest time that it met in it */
+	uint64_t reached_ns; /* set by the reader: the latest time in it so far */
 	bool done;	     /* set by the reader: there is no more of it */
 	char name[32];
 	void *user; /* the reader's own */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Tasks are the same if kind and id are, or, of a runtime without ids, kind and address. An address
- * may have been used again meanwhile: such a task counts as one that moved, or waits alike.
+ * What changed between two moments. Tasks are the same if they have the same kind and id, or, of a
+ * runtime without ids, the same kind and address. If an address was used again meanwhile, the new
+ * task counts as the old one, which has moved or still waits.
  */
 #include "moment/compare.h"
 

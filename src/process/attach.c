@@ -320,9 +320,9 @@ static uint32_t ticks_of(const struct attach *a, uint64_t duration_ns)
 
 /*
  * The system calls that the agent makes itself, on any thread and at any time (agent/arch.h). A
- * filter may kill for them, and one may come while pollux records. So each is made only where it
- * must be and all threads may. What a program shuts itself in with later the agent sees before it
- * is there (libc_hooks.h), or else pollux soon after (seccomp_watch.h).
+ * filter may kill the program for them, and a program may install one while pollux records. So the
+ * agent makes each only where it must and all threads may. It sees a later filter before that is
+ * installed (libc_hooks.h); otherwise pollux finds it soon after (seccomp_watch.h).
  */
 static const struct stub_call gettid_call = {.nr = __NR_gettid};
 /* rt_sigprocmask with no valid `how`: can this word be read? */

@@ -6,23 +6,22 @@
  * kernel's answer may be SIGSYS. So a thread makes a call for pollux only if that is proven to be
  * allowed. There are three proofs:
  *
- *   - It has no filter.
- *   - Its filters can be read (PTRACE_SECCOMP_GET_FILTER: by root who is under no filter). They are
- *     run (filters.h) on the calls. A filter that looks at what isn't known beforehand (where a call is
- *     made from, an argument that an earlier call gives) proves nothing.
- *   - Its filters are exactly those of pollux, and a child of pollux has made the calls and lives.
- *     Filters are inherited and only ever added, so a program that pollux has started and that has
- *     as many as pollux, has the same. In one container (the same namespaces, the same cgroup) the
- *     runtime puts the same filters around each program that it starts; where pollux's are the
- *     runtime's alone, a thread with as many has added none. They are the runtime's alone if no
- *     process since could add one, which takes no_new_privs or CAP_SYS_ADMIN.
+ * - It has no filter. - Its filters can be read (PTRACE_SECCOMP_GET_FILTER: by root who is under no
+ * filter). They are run (filters.h) on the calls. A filter that looks at what isn't known
+ * beforehand (where a call is made from, an argument that an earlier call gives) proves nothing. -
+ * Its filters are exactly those of pollux, and a child of pollux has made the calls and lives.
+ * Filters are inherited and only ever added, so a program that pollux has started and that has as
+ * many as pollux, has the same. In one container (the same namespaces, the same cgroup) the runtime
+ * puts the same filters around each program that it starts; where pollux's are the runtime's alone,
+ * a thread with as many has added none. They are the runtime's alone if no process since could add
+ * one, which takes no_new_privs or CAP_SYS_ADMIN.
  *
  * That two processes have the same number of filters proves nothing by itself. All else is refused,
  * or risked if the user says so (process.forced).
  *
- * What can't be proven is what comes later: a program may shut itself in at any time, between the
- * look and the call too, some 500 us. So the calls that the agent makes itself, on all threads, are
- * fewer: see seccomp_allows_all().
+ * Nothing can be proven of filters that come later: a program may install one at any time, also
+ * between the check and the call, some 500 us. So the calls that the agent makes itself, on all
+ * threads, are fewer: see seccomp_allows_all().
  *
  * A thread may also have the kernel hand its system calls to the program itself, by SIGSYS (syscall
  * user dispatch, as Wine does), all but those made from the program's own place. Those of pollux
@@ -122,8 +121,8 @@ static bool are_pollux_filters(const struct process *p, const struct filters *th
 
 /* ---- a child of pollux ---- */
 
-/* The calls take less than a ms; one may wait for ever (a filter may hand it to another program). But a
- * child that could run only needs its turn on a busy CPU. */
+/* The calls take less than a ms; one may wait for ever (a filter may hand it to another
+ * program). But a child that could run only needs its turn on a busy CPU. */
 #define TRIAL_TIMEOUT NSEC_PER_SEC
 #define TRIAL_LONGEST (30 * NSEC_PER_SEC)
 #define MAX_CALLS 64u
@@ -236,7 +235,7 @@ struct seccomp_trial seccomp_try(const struct stub_call *calls, size_t n)
 /* ---- the answer ---- */
 
 static const char advice[] =
-	"start it with `pollux record -- CMD`, or record it before it shuts itself in";
+	"start it with `pollux record -- CMD`, or record it before it installs the filter";
 
 static int forbidden(const struct process *p, uint32_t nr, struct error *err)
 {

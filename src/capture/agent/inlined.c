@@ -292,7 +292,7 @@ static void add_item(const struct source *s, struct future_snapshot *l, uint32_t
 	l->items[l->n++] = item;
 }
 
-static bool stands(const struct source *s, const struct open_item *item)
+static bool is_live(const struct source *s, const struct open_item *item)
 {
 	return item && info_of(s, item)->kind != POINT_RETURNED;
 }
@@ -465,7 +465,7 @@ static enum trace_outcome ended(const struct ending *e, const struct open_item *
 	if (!left)
 		left = find(e->s, e->current, item);
 	if (left)
-		return stands(e->s, left) ? TO_CANCELLED : TO_READY;
+		return is_live(e->s, left) ? TO_CANCELLED : TO_READY;
 	while (parent != NONE && is_pointer(info_of(e->s, &was->items[parent])))
 		parent = was->items[parent].parent;
 	if (parent != NONE)
@@ -485,12 +485,12 @@ static enum trace_outcome ended_by(const struct ending *e, const struct open_ite
 	bool behind = &e->open->begin.items[item->parent] != by; /* a pointer */
 	bool there = false, on = false;
 
-	if (!stands(e->s, now)) {
+	if (!is_live(e->s, now)) {
 		now = find(e->s, e->departed, by);
-		if (stands(e->s, now) && behind) /* no pointer is followed there */
+		if (is_live(e->s, now) && behind) /* no pointer is followed there */
 			return TO_UNKNOWN;
 	}
-	if (stands(e->s, now)) {
+	if (is_live(e->s, now)) {
 		there = point_of(e->s, now)->place == p->place;
 		on = !there;
 	} else if (p->info.self && by == e->open->begin.items) {
@@ -566,7 +566,7 @@ static int close_poll(struct drain *d, struct source *s, struct inlined_thread *
 		const struct open_item *item = &was.items[i];
 		enum trace_outcome how;
 
-		if (stands(s, find(s, all, item)))
+		if (is_live(s, find(s, all, item)))
 			continue;
 		how = count(s, &ending, item);
 		/* One with a poll function of its own is recorded by that when it is called. */

@@ -116,7 +116,7 @@ struct drain {
 	uint64_t test_step_ns;		 /* times are rounded down to it; 0: not */
 	uint64_t n_events;
 	struct capture_loss lost;
-	double fill;	      /* of the fullest ring met in this drain, 0 to 1 */
+	double fill;	      /* of the fullest ring in this drain, 0 to 1 */
 	struct budget budget; /* of this drain; spent: not all rings were emptied */
 	struct agent_event raw[RING_BATCH];
 	struct trace_event events[DRAIN_EVENTS]; /* put together, not yet given to the writer */
