@@ -296,14 +296,29 @@ def test_few_mappings_are_left(pollux, suite, trace, tmp_path):
         refused(pollux, target, trace, "memory mappings", "vm.max_map_count")
 
 
+def leave_data(pid):
+    """It may have 32 MiB of data more."""
+    data = int(re.search(r"VmData:\s+(\d+)", Path(f"/proc/{pid}/status").read_text()).group(1)) << 10
+    resource.prlimit(pid, resource.RLIMIT_DATA, (data + 32 * MIB, resource.RLIM_INFINITY))
+
+
 def test_little_data_is_left(pollux, suite, trace):
     """Under ulimit -d: the agent's data counts, too."""
     with driver.Target(suite(), "steady") as target:
         target.go()
         driver.until_slept(target.pid, 20)
-        data = int(re.search(r"VmData:\s+(\d+)", Path(f"/proc/{target.pid}/status").read_text()).group(1)) << 10
-        resource.prlimit(target.pid, resource.RLIMIT_DATA, (data + 32 * MIB, resource.RLIM_INFINITY))
+        leave_data(target.pid)
         refused(pollux, target, trace, "ulimit -d")
+
+
+def test_an_agent_that_is_there_takes_no_data(pollux, suite, trace):
+    with driver.Target(suite(), "steady") as target:
+        record(pollux, target, trace)
+        leave_data(target.pid)
+        record(pollux, target, trace)
+        target.go()
+        target.go()
+        assert target.end() == 0, target.errors
 
 
 @pytest.fixture
@@ -336,7 +351,7 @@ def test_little_memory_is_left(pollux, suite, trace, group, left, fits):
         used = folder / ("memory.current" if limit == "memory.max" else "memory.usage_in_bytes")
         (folder / limit).write_text(str(int(used.read_text()) + left * MIB))
         if not fits:
-            refused(pollux, target, trace, "memory.max")
+            refused(pollux, target, trace, "control group", limit)
             return
         record(pollux, target, trace)
         target.go()
