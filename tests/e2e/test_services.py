@@ -3,6 +3,7 @@
 import collections
 import json
 import re
+import subprocess
 import sys
 
 import driver
@@ -171,6 +172,18 @@ def test_requests_of_hyper(pollux, service, tmp_path):
         for route, handler in (("item", "service::item"), ("pool", "service::work::query"))
     }
     assert by_route == {"item": requests["item"], "pool": requests["pool"]}
+
+
+def test_hyper_without_debug_information(pollux, tmp_path):
+    """The report says why there are no rows by handler, and what to build with."""
+    path, trace = tmp_path / "service", tmp_path / "t.plx"
+    subprocess.run(["strip", "--strip-debug", "-o", path, build("service-hyper", "release-debug", "service")], check=True)
+    report, _ = serve(pollux, path, trace)
+    assert "futures" not in report and not any("handlers" in f for f in report["families"])
+    (row,) = [c for c in report["coverage"] if c["id"] == "handlers"]
+    assert (row["seen"], row["total"]) == (0, 1) and "debug = true" in row["note"]
+    text = " ".join(driver.run(pollux, "report", trace).stdout.split())
+    assert "no requests by handler here, no lines where tasks wait: build with debug = true in [profile.release]" in text
 
 
 def test_area_of_hyper(pollux, tmp_path):
