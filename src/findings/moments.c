@@ -258,6 +258,15 @@ const struct finding_rule rule_stuck_poll = {
 
 /* ---- the blocking pool, stuck since before ---- */
 
+/* Or it came, or began, after the moment of the start, and before the first event. */
+static bool had_no_event(const struct rule_state *st, const struct rule_moment *rm,
+			 const struct moment_task *t)
+{
+	const struct live_task *live = rule_live(st, rm, t);
+
+	return !live || live->quiet;
+}
+
 static int judge_pool_stuck(struct rule_state *st, const struct rule_moment *rm)
 {
 	const struct moment_task *first = NULL, *waits = NULL;
@@ -267,7 +276,7 @@ static int judge_pool_stuck(struct rule_state *st, const struct rule_moment *rm)
 	for (size_t k = 0; k < rm->m.n_tasks && rm->m.when == MOMENT_END; k++) {
 		const struct moment_task *t = &rm->m.tasks[k];
 
-		if (t->kind->role != TR_BLOCKING || !rule_is_quiet(st, rm, t))
+		if (t->kind->role != TR_BLOCKING || !had_no_event(st, rm, t))
 			continue;
 		if (rule_thread_of(&rm->m, t)) {
 			n_run++;

@@ -320,6 +320,13 @@ static void test_pool_stuck(void **state)
 	      "the blocking pool is full since before the recording: 1 closure runs, of "
 	      "app::job (futex at src/main.rs:50 app::job); 3 wait for a thread, the "
 	      "first of app::job\n");
+	/* It came to that while pollux attached. */
+	pool(3);
+	recorded();
+	scene.m[MOMENT_START].n_tasks = 0;
+	expect_rule(&scene.rec, "pool-stuck",
+		    "the blocking pool is full since before the recording: 1");
+	begin();
 	pool(2);
 	finds("pool-stuck", NULL);
 }
