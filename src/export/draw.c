@@ -95,6 +95,44 @@ static int slice(struct draw *d, struct draw_slice *s)
 	return d->pen->slice(d->ctx, s);
 }
 
+/* The clocks of what a slice was seen by differ by some microseconds (the kernel's switches, the agent's calls), so a
+ * slice may begin in an earlier one and end after it. Its begin is moved to the nearer edge of that one, as nothing on a
+ * lane may cross; its end, where it is the end that crosses. */
+static void nest(struct lane_nest *n, struct draw_slice *s)
+{
+	while (n->n) {
+		uint64_t begin = n->spans[n->n - 1].begin_ns, end = n->spans[n->n - 1].end_ns;
+		bool room = n->n < 2 || n->spans[n->n - 2].end_ns < begin;
+
+		if (s->begin_ns >= end)
+			break; /* after it */
+		if (s->begin_ns <= begin && s->end_ns >= end) {
+			n->n--; /* around it */
+		} else if (s->begin_ns >= begin && s->end_ns <= end) {
+			return; /* inside it */
+		} else if (s->begin_ns < begin) {
+			s->end_ns = s->end_ns < begin ? s->end_ns : begin;
+			return;
+		} else if (room && begin && s->begin_ns - begin < end - s->begin_ns) {
+			s->begin_ns = begin - 1;
+		} else {
+			s->begin_ns = end;
+		}
+	}
+	if (n->n == LANE_NEST)
+		memmove(n->spans, n->spans + 1, --n->n * sizeof(n->spans[0]));
+	n->spans[n->n].begin_ns = s->begin_ns;
+	n->spans[n->n++].end_ns = s->end_ns;
+}
+
+static int nested_slice(struct draw *d, struct lane_nest *n, struct draw_slice *s)
+{
+	if (s->end_ns < s->begin_ns)
+		s->end_ns = s->begin_ns;
+	nest(n, s);
+	return slice(d, s);
+}
+
 /* What the timeline's task is here, made when new; NULL when out of memory. */
 static struct draw_task *task_of(struct draw *d, struct tl_task *task)
 {
@@ -113,8 +151,8 @@ static struct draw_task *task_of(struct draw *d, struct tl_task *task)
 static int both(struct draw *d, struct draw_task *t, uint32_t thread_index, enum level level,
 		uint32_t depth, struct draw_slice *s)
 {
-	const struct thread_lane *thread = lanes_thread(&d->sel.lanes, thread_index);
-	uint64_t begin = s->begin_ns;
+	struct thread_lane *thread = lanes_thread(&d->sel.lanes, thread_index);
+	uint64_t begin = s->begin_ns, end = s->end_ns;
 
 	if (!thread)
 		return -ENOMEM;
@@ -123,14 +161,15 @@ static int both(struct draw *d, struct draw_task *t, uint32_t thread_index, enum
 		s->at = at_task(t);
 		s->begin_ns = deeper(inside_poll(&t->placed, begin, s->end_ns), s->end_ns,
 				     (uint32_t)level + depth);
-		TRY(slice(d, s));
+		TRY(nested_slice(d, &t->placed.nest, s));
 	}
 	if (!thread->shown)
 		return 0;
 	s->on_task = false;
 	s->at = thread->at;
-	s->begin_ns = deeper(begin, s->end_ns, 1 + (uint32_t)level + depth);
-	return slice(d, s);
+	s->end_ns = end;
+	s->begin_ns = deeper(begin, end, 1 + (uint32_t)level + depth);
+	return nested_slice(d, &thread->nest, s);
 }
 
 /* ---- tasks ---- */
@@ -244,13 +283,14 @@ static int on_wait(void *ctx, const struct tl_wait *wait)
 	TRY(follow_request(d, t, &wait->round, false, span, &begins));
 	if (begins)
 		span.begin_ns = inside(span.begin_ns, span.end_ns);
-	return slice(d, &(struct draw_slice){.type = DRAW_WAIT,
-					     .at = at_task(t),
-					     .on_task = true,
-					     .begin_ns = span.begin_ns,
-					     .end_ns = span.end_ns,
-					     .wait = wait,
-					     .family = t->placed.family});
+	return nested_slice(d, &t->placed.nest,
+			    &(struct draw_slice){.type = DRAW_WAIT,
+						 .at = at_task(t),
+						 .on_task = true,
+						 .begin_ns = span.begin_ns,
+						 .end_ns = span.end_ns,
+						 .wait = wait,
+						 .family = t->placed.family});
 }
 
 /* ---- wakes and the polls that they led to ---- */
@@ -320,7 +360,7 @@ static int on_poll(void *ctx, const struct tl_poll *poll)
 {
 	struct draw *d = ctx;
 	struct draw_task *t = task_of(d, poll->task);
-	const struct thread_lane *thread = lanes_thread(&d->sel.lanes, poll->thread);
+	struct thread_lane *thread = lanes_thread(&d->sel.lanes, poll->thread);
 	bool begins;
 	if (!t || !thread)
 		return -ENOMEM;
@@ -350,7 +390,8 @@ static int on_poll(void *ctx, const struct tl_poll *poll)
 	if (t->placed.shown) {
 		s.at = at_task(t);
 		s.on_task = true;
-		TRY(slice(d, &s));
+		TRY(nested_slice(d, &t->placed.nest, &s));
+		span = (struct span){s.begin_ns, s.end_ns};
 		s.flow = 0;
 	}
 	if (thread->shown) {
@@ -358,7 +399,8 @@ static int on_poll(void *ctx, const struct tl_poll *poll)
 		s.on_task = false;
 		s.begin_ns = begin_ns;
 		s.end_ns = poll->end_ns;
-		TRY(slice(d, &s));
+		TRY(nested_slice(d, &thread->nest, &s));
+		begin_ns = s.begin_ns;
 	}
 	if (woken && t->placed.shown)
 		return flow(d, &wake, d->n_flows, at_task(t), inside(span.begin_ns, span.end_ns));
@@ -433,12 +475,12 @@ static int on_off_cpu(void *ctx, const struct tl_off_cpu *off)
 /* A slice of a thread alone. */
 static int on_thread(struct draw *d, uint32_t thread_index, struct draw_slice *s)
 {
-	const struct thread_lane *thread = lanes_thread(&d->sel.lanes, thread_index);
+	struct thread_lane *thread = lanes_thread(&d->sel.lanes, thread_index);
 
 	if (!thread)
 		return -ENOMEM;
 	s->at = thread->at;
-	return thread->shown ? slice(d, s) : 0;
+	return thread->shown ? nested_slice(d, &thread->nest, s) : 0;
 }
 
 static int on_park(void *ctx, const struct tl_park *park)

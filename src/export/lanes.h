@@ -73,11 +73,21 @@ struct lane_family {
 	uint32_t pid;	      /* the pseudo-process of its lanes; set if any is shown */
 };
 
+/* The outermost slices that a lane got last, in order: a later one lies around them, or after them. */
+#define LANE_NEST 8u
+struct lane_nest {
+	struct {
+		uint64_t begin_ns, end_ns;
+	} spans[LANE_NEST];
+	unsigned n;
+};
+
 struct thread_lane {
 	bool shown, worker;
 	uint64_t n_slices, busy_ns, n_samples;
 	struct draw_at at, stacks_at; /* set if shown */
 	struct stack_lane stack;
+	struct lane_nest nest;
 };
 
 /* A request that a task handles, from the begin of the first poll that belongs to it to the end of the
@@ -101,6 +111,7 @@ struct lane_slot {
 	uint64_t last_ns; /* end of the last slice on its lane: the next one begins no earlier */
 	struct request_span request;
 	struct stack_lane stack;
+	struct lane_nest nest; /* of what is inside its polls */
 };
 
 /* An instance of a future that waits for something, and so has a lane; in tl_future.user. */

@@ -47,7 +47,7 @@ def pollux():
 
 @pytest.fixture(scope="session")
 def synth(pollux, tmp_path_factory):
-    """synth(milliseconds, connections per second, prefix of all names, "twins" or "lock"): the path of a trace."""
+    """synth(milliseconds, connections per second, prefix of all names, "twins", "lock" or "skew"): the path of a trace."""
     tool = pollux.parents[2] / "tests/viewers/synth"
     folder = tmp_path_factory.mktemp("synth")
 

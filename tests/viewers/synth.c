@@ -2,10 +2,11 @@
 /*
  * Makes a trace of an imagined server, for tests of what reads traces when no real one is at hand:
  *
- *     synth OUT.plx [MILLISECONDS [CONNECTIONS_PER_SECOND [WORKERS [PREFIX [twins|lock]]]]]
+ *     synth OUT.plx [MILLISECONDS [CONNECTIONS_PER_SECOND [WORKERS [PREFIX [twins|lock|skew]]]]]
  *
  * PREFIX begins every name in it. Of 0 milliseconds it has one event. With "twins" the program has each kind
- * of task a second time, for a scheduler that no task uses. With "lock" one task holds a lock for 80 ms, for
+ * of task a second time, for a scheduler that no task uses. With "skew" a thread that blocks is off its CPU a little later
+ * than in the call, as another clock sees it. With "lock" one task holds a lock for 80 ms, for
  * which others wait.
  * A small simulation, not a list of random events: workers take tasks from one run queue, park when
  * it is empty and are unparked by wakes; an accept loop spawns a task per connection; connections
@@ -49,7 +50,7 @@ static uint32_t n_workers = 4, blocking_thread, kinds[N_KINDS];
 static struct task *queue, **queue_end = &queue, *all, *logger;
 static uint64_t next_id = 1;
 static const char *prefix = "";
-static bool twins;
+static bool twins, skew;
 static struct {
 	uint64_t spawns, polls, wakes, events, panicked;
 } made;
@@ -196,6 +197,8 @@ static void poll(struct worker *w, struct task *t)
 			uint64_t ns = some(900 * US);
 			w->now += ns;
 			emit(w->thread, w->now, TE_BLOCK, TB_WRITE, 0, 0, ns);
+			if (skew)
+				emit(w->thread, w->now + US, TE_OFF_CPU, TX_SLEEPING, 0, 0, ns);
 			w->now += 2 * US;
 		}
 		if (--t->steps == 0)
@@ -399,10 +402,11 @@ int main(int argc, char **argv)
 	if (argc > 5)
 		prefix = argv[5];
 	twins = argc > 6 && !strcmp(argv[6], "twins");
+	skew = argc > 6 && !strcmp(argv[6], "skew");
 	if (argc < 2 || !per_second || !n_workers || n_workers > MAX_WORKERS) {
 		fprintf(stderr,
 			"usage: synth OUT.plx [MILLISECONDS [CONNECTIONS_PER_SECOND [WORKERS "
-			"[PREFIX [twins|lock]]]]]\n");
+			"[PREFIX [twins|lock|skew]]]]]\n");
 		return 2;
 	}
 	if (trace_writer_open(argv[1], &writer, &err) < 0) {

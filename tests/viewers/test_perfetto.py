@@ -157,6 +157,20 @@ def test_sums(export, report, decode, name):
         assert len(decoded.counters) == 2
 
 
+def test_slices_nest_where_clocks_differ(export, decode, synth):
+    """A call by one clock, the time off the CPU in it by another: what crosses is moved to the nearer edge."""
+    path, _ = export(synth(mode="skew"), "skew.pftrace")
+    decoded = decode(path)
+    lengths = defaultdict(list)
+    for slices in decoded.slices.values():
+        for begin, end, name, *_ in slices:
+            if name == "off CPU, sleeping" or name.endswith("in write"):
+                lengths["off" if name.startswith("off") else "call"].append(end - begin)
+    assert len(lengths["off"]) == len(lengths["call"]) > 5
+    # Each is around the call, which it began 1 µs after.
+    assert all(1000 < off - call < 1010 for off, call in zip(sorted(lengths["off"]), sorted(lengths["call"])))
+
+
 def test_counters(export, report, decode, trace):
     """Ready tasks, summed up over time, are the time in which tasks were scheduled; likewise workers."""
     path, _ = export(trace, "counters.pftrace")
