@@ -111,7 +111,7 @@ class ServerData {
 	}
 
 	cells({ lanes, ...query }) { return this.ask("cells", { ...query, lanes: lanes?.join(",") }); }
-	slices(query) { return this.ask("slices", query); }
+	slices({ lanes, ...query }) { return this.ask("slices", { ...query, lanes: lanes?.join(",") }); }
 	tasks(query) { return this.ask("tasks", query); }
 	task(query) { return this.ask("task", query); }
 	poll(query) { return this.ask("poll", query); }

@@ -102,7 +102,8 @@ export function drawInside(ctx, slices, scale, y, height) {
 	const c = theme();
 
 	for (const s of slices) {
-		if ((s.kind !== "call" && s.kind !== "off_cpu" && s.kind !== "syscall") ||
+		// That a thread is off the CPU where it polls nothing says no more than that it is parked.
+		if ((s.kind !== "call" && (s.kind !== "off_cpu" || !s.task) && s.kind !== "syscall") ||
 			s.to < scale.from || s.from > scale.to)
 			continue;
 		const x = Math.max(scale.x(s.from), -2);

@@ -115,8 +115,10 @@ export class Findings {
 			state.look(f.time_ns - AROUND_NS, f.time_ns + AROUND_NS, true);
 		if (f.lane === undefined || f.lane === null)
 			return;
-		if (f.place && f.tasks?.length)
+		if (f.place && f.tasks?.length) {
+			timeline.sortTasks("wait");
 			state.toggle(f.lane, true);
+		}
 		timeline.reveal(f.lane);
 	}
 

@@ -427,7 +427,17 @@ export class Inlined {
 		return out;
 	}
 
-	slices({ lane, from, to, max = 2000 }) {
+	// Of one lane, or of several.
+	slices({ lane, lanes, from, to, max }) {
+		if (!lanes)
+			return this.slicesOf({ lane, from, to, max });
+		const all = lanes.map((id) => [id, this.slicesOf({ lane: id, from, to, max })]);
+
+		return { from, to, exact: !this.tables.polls.leftOut, lanes: Object.fromEntries(all),
+			places: Object.assign({}, ...all.map(([, answer]) => answer.places)) };
+	}
+
+	slicesOf({ lane, from, to, max = 2000 }) {
 		const l = this.lanes[lane];
 		const found = [];
 		const { polls, calls, parks, off_cpu: off } = this.tables;

@@ -110,33 +110,27 @@ export class Lanes {
 			this.cells = cells;
 			this.onData();
 			await Promise.all([
-				...lanes.map((l) => this.loadSlices(l, from, to, asked)),
+				this.loadSlices(lanes, from, to, asked),
 				...[...state.open].filter((id) => trace.lanes[id]?.kind === "family").map((id) => this.loadTasks(id, from, to, asked))]);
 		} catch (error) {
 			this.app.fail(error);
 		}
 	}
 
-	async loadSlices(lane, from, to, asked) {
-		const known = this.cells.lanes[lane.id]?.polls ?? [];
-		const polls = known.reduce((a, b) => a + b, 0);
-
-		if (lane.kind !== "thread")
-			return;
-		if (polls > MOST_SLICES) {
-			this.slices.delete(lane.id);
-			return;
-		}
+	// Of all threads that have few polls in the window, by one question.
+	async loadSlices(lanes, from, to, asked) {
+		const few = lanes.filter((l) => l.kind === "thread" &&
+			(this.cells.lanes[l.id]?.polls ?? []).reduce((a, b) => a + b, 0) <= MOST_SLICES);
 		const around = (to - from) / 4;
-		const answer = await this.app.data.slices({ lane: lane.id, from: Math.max(0, from - around),
-			to: to + around, max: 3 * MOST_SLICES });
+		const answer = few.length ? await this.app.data.slices({ lanes: few.map((l) => l.id),
+			from: Math.max(0, from - around), to: to + around, max: 3 * MOST_SLICES }) : null;
 
 		if (asked !== this.asked)
 			return;
-		if (answer.more || answer.exact === false)
-			this.slices.delete(lane.id);
-		else
-			this.slices.set(lane.id, answer);
+		this.slices.clear();
+		for (const [id, lane] of Object.entries(answer?.exact ? answer.lanes : {}))
+			if (!lane.more)
+				this.slices.set(Number(id), { ...lane, from: answer.from, to: answer.to });
 		this.onData();
 	}
 

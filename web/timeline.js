@@ -74,6 +74,10 @@ export class Timeline {
 			item("park", STATES.park), el("label", { class: "sort" }, "tasks ", this.sort));
 	}
 
+	sortTasks(by) {
+		this.sort.value = this.app.state.sort = by;
+	}
+
 	// ---- labels ----
 
 	showLabels() {

@@ -332,7 +332,8 @@ static int take_block(struct index_builder *b, const struct index_item *item)
 			    span->end_ns));
 		TRY(stretch(b, lane_of(b, IL_THREAD, span->thread), IX_BLOCKED, span->begin_ns,
 			    span->end_ns));
-		TRY(overview(b, IX_BLOCKED, span->begin_ns, span->end_ns));
+		if (item->role == TR_TASK)
+			TRY(overview(b, IX_BLOCKED, span->begin_ns, span->end_ns));
 	}
 	return add_span(b, &item->span);
 }

@@ -139,6 +139,7 @@ static int on_block(void *ctx, const struct tl_block *block)
 	if (!item)
 		return -ENOMEM;
 	index_span_of_block(block, &item->span);
+	item->role = block->task->role;
 	return put_item(ctx, item);
 }
 

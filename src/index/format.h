@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #define INDEX_MAGIC "\x89PLI\r\n\x1a\n"
-#define INDEX_VERSION 3u
+#define INDEX_VERSION 4u
 
 /* Of the header: there are more chunks of events than are listed. */
 #define INDEX_NO_CHUNKS 1u

@@ -13,7 +13,6 @@
 #include <string.h>
 
 #define MAX_N 4096u
-#define MAX_LANES 256u
 
 static const char *const names[IX_N] = {
 	[IX_POLLING] = "polling_ns", [IX_BLOCKED] = "blocked_ns", [IX_OFF_CPU] = "off_cpu_ns",
@@ -126,27 +125,21 @@ static int write_overview(struct cells *c, struct json *j, struct error *err)
 	return 0;
 }
 
-/* "0,8,12"; no `lanes`: all. */
+/* No `wanted`: all. */
 static int write_lanes(struct cells *c, const char *wanted, struct json *j, struct error *err)
 {
+	uint32_t lanes[VIEW_MAX_LANES];
 	unsigned n = 0;
 
-	json_object(j, "lanes");
-	for (uint32_t i = 0; !wanted && i < MAX_LANES && index_lane(c->v->index, i); i++)
-		TRY(write_lane(c, i, j, err));
-	while (wanted && *wanted) {
-		char *end;
-		unsigned long lane = strtoul(wanted, &end, 10);
-
-		if (*wanted < '0' || *wanted > '9' || (*end && *end != ',') || lane >= UINT32_MAX ||
-		    ++n > MAX_LANES)
-			return error_set(err, -EINVAL,
-					 "lanes is up to 256 ids with commas between");
-		if (!index_lane(c->v->index, (uint32_t)lane))
-			return error_set(err, -ENOENT, "there is no lane %lu", lane);
-		TRY(write_lane(c, (uint32_t)lane, j, err));
-		wanted = *end ? end + 1 : end;
+	if (wanted)
+		TRY(view_lanes(c->v, wanted, lanes, &n, err));
+	while (!wanted && n < VIEW_MAX_LANES && index_lane(c->v->index, n)) {
+		lanes[n] = n;
+		n++;
 	}
+	json_object(j, "lanes");
+	for (unsigned i = 0; i < n; i++)
+		TRY(write_lane(c, lanes[i], j, err));
 	json_end_object(j);
 	return 0;
 }

@@ -5,9 +5,12 @@
 #include "base/map.h"
 #include "base/vec.h"
 #include "view/answer.h"
+#include "view/common.h"
 #include "view/slices.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,65 +21,85 @@
 #define MAX_KEPT 1000000u
 
 struct lane_slices {
-	const struct view_source *v;
+	uint32_t id;
 	const struct index_lane *lane;
 	struct slice_list list;
 	bool more;
 };
 
-static bool is_of_lane(const struct lane_slices *l, const struct index_span *s)
+/* One reading of the window serves all lanes. */
+struct wanted_lanes {
+	const struct view_source *v;
+	struct lane_slices *lanes;
+	unsigned n;
+};
+
+static bool is_of_lane(const struct view_source *v, const struct index_lane *lane,
+		       const struct index_span *s)
 {
-	if (s->type == SPAN_TASK || s->type == SPAN_SAMPLE)
-		return false;
-	if (l->lane->type == IL_THREAD)
-		return s->thread == l->lane->number && !slice_is_loop(l->v, s);
-	return s->kind == l->lane->number &&
+	if (lane->type == IL_THREAD)
+		return s->thread == lane->number && !slice_is_loop(v, s);
+	return s->kind == lane->number &&
 	       (s->type == SPAN_POLL || s->type == SPAN_WAIT || s->type == SPAN_READY);
 }
 
 static int take(void *ctx, const struct index_span *span)
 {
-	struct lane_slices *l = ctx;
+	const struct wanted_lanes *w = ctx;
 
-	if (!is_of_lane(l, span))
+	if (span->type == SPAN_TASK || span->type == SPAN_SAMPLE)
 		return 0;
-	if (l->list.n == MAX_KEPT) {
-		l->more = true;
-		return 0;
+	for (unsigned i = 0; i < w->n; i++) {
+		struct lane_slices *l = &w->lanes[i];
+
+		if (!is_of_lane(w->v, l->lane, span))
+			continue;
+		if (l->list.n == MAX_KEPT / w->n)
+			l->more = true;
+		else
+			TRY(slice_add(&l->list, span));
 	}
-	return slice_add(&l->list, span);
+	return 0;
 }
 
-static int find_lane(const struct view_source *v, const struct view_request *q,
-		     struct lane_slices *l, struct error *err)
+/* Of `lanes`, or the one `lane`. */
+static int find_lanes(const struct view_source *v, const struct view_request *q,
+		      struct wanted_lanes *ret, struct error *err)
 {
-	uint64_t lane = UINT64_MAX;
+	const char *one = request_param(q, "lane"), *several = request_param(q, "lanes");
+	uint32_t ids[VIEW_MAX_LANES];
 
-	if (request_u64(q, "lane", &lane) < 0 || lane == UINT64_MAX)
+	if ((!one || !*one || strchr(one, ',')) && !several)
 		return error_set(err, -EINVAL, "lane is the id of a lane");
-	l->v = v;
-	l->lane = lane < UINT32_MAX ? index_lane(v->index, (uint32_t)lane) : NULL;
-	return l->lane ? 0 : error_set(err, -ENOENT, "there is no such lane");
+	TRY(view_lanes(v, several ? several : one, ids, &ret->n, err));
+	ret->v = v;
+	ret->lanes = calloc(ret->n + 1, sizeof(*ret->lanes));
+	if (!ret->lanes)
+		return error_set(err, -ENOMEM, "out of memory");
+	for (unsigned i = 0; i < ret->n; i++)
+		ret->lanes[i] =
+			(struct lane_slices){.id = ids[i], .lane = index_lane(v->index, ids[i])};
+	return 0;
 }
 
-static int read_lane(const struct view_source *v, const struct view_request *q,
-		     struct lane_slices *l, struct window *w, struct error *err)
+static int read_lanes(const struct view_source *v, const struct view_request *q,
+		      struct wanted_lanes *lanes, struct window *w, struct error *err)
 {
 	struct view_window window;
 
-	TRY(find_lane(v, q, l, err));
+	TRY(find_lanes(v, q, lanes, err));
 	TRY(view_window(v, q, &window, err));
 	w->from_ns = window.from_ns;
 	w->to_ns = window.to_ns;
 	w->slice = take;
-	w->ctx = l;
+	w->ctx = lanes;
 	TRY(slice_read(v, w, err));
-	slice_sort(&l->list);
+	for (unsigned i = 0; i < lanes->n; i++)
+		slice_sort(&lanes->lanes[i].list);
 	return 0;
 }
 
-static void write_head(const struct view_source *v, const struct window *w, bool more,
-		       struct json *j)
+static void write_head(const struct view_source *v, const struct window *w, struct json *j)
 {
 	struct index_facts facts;
 
@@ -85,31 +108,50 @@ static void write_head(const struct view_source *v, const struct window *w, bool
 	json_u64(j, "from", w->from_ns - facts.base_ns);
 	json_u64(j, "to", w->to_ns - facts.base_ns);
 	json_bool(j, "exact", w->exact);
-	json_bool(j, "more", more);
+}
+
+/* "more", "slices". */
+static void write_slices(const struct view_source *v, const struct lane_slices *l, uint64_t max,
+			 struct view_places *places, struct json *j)
+{
+	json_bool(j, "more", l->more || l->list.n > max);
+	json_array(j, "slices");
+	for (size_t i = 0; i < l->list.n && i < max; i++)
+		slice_write(v, &l->list.items[i], places, j);
+	json_end_array(j);
 }
 
 int answer_slices(const struct view_source *v, const struct view_request *q, struct buf *out,
 		  struct error *err)
 {
 	struct view_places places = {0};
-	struct lane_slices l = {0};
+	struct wanted_lanes lanes = {0};
 	struct window w = {0};
 	uint64_t max = 2000;
 	struct json j;
 
 	if (request_u64(q, "max", &max) < 0 || !max || max > MAX_SLICES)
 		return error_set(err, -EINVAL, "max is a number from 1 to %u", MAX_SLICES);
-	TRY(read_lane(v, q, &l, &w, err));
+	TRY(read_lanes(v, q, &lanes, &w, err));
 	json_init(&j, out, false);
 	j.shown = true;
-	write_head(v, &w, l.more || l.list.n > max, &j);
-	json_array(&j, "slices");
-	for (size_t i = 0; i < l.list.n && i < max; i++)
-		slice_write(v, &l.list.items[i], &places, &j);
-	json_end_array(&j);
+	write_head(v, &w, &j);
+	if (!request_param(q, "lanes")) {
+		write_slices(v, lanes.lanes, max, &places, &j);
+	} else {
+		json_object(&j, "lanes");
+		for (unsigned i = 0; i < lanes.n; i++) {
+			char key[16];
+
+			snprintf(key, sizeof(key), "%" PRIu32, lanes.lanes[i].id);
+			json_object(&j, key);
+			write_slices(v, &lanes.lanes[i], max, &places, &j);
+			json_end_object(&j);
+		}
+		json_end_object(&j);
+	}
 	view_write_places(&places, v->tables, &j);
 	json_end_object(&j);
-	free(l.list.items);
 	return 0;
 }
 
@@ -224,7 +266,7 @@ int answer_tasks(const struct view_source *v, const struct view_request *q, stru
 {
 	task_order order = order_of(request_param(q, "sort"));
 	struct view_places places = {0};
-	struct lane_slices l = {0};
+	struct wanted_lanes lanes = {0};
 	struct map tasks = {0};
 	struct window w = {0};
 	uint64_t max = 100;
@@ -234,18 +276,22 @@ int answer_tasks(const struct view_source *v, const struct view_request *q, stru
 		return error_set(err, -EINVAL, "sort is begin, poll, wait or ready");
 	if (request_u64(q, "max", &max) < 0 || !max || max > MAX_TASKS)
 		return error_set(err, -EINVAL, "max is a number from 1 to %u", MAX_TASKS);
-	TRY(read_lane(v, q, &l, &w, err));
-	if (l.lane->type != IL_FAMILY)
+	if (request_param(q, "lanes"))
+		return error_set(err, -EINVAL, "lane is the id of one lane");
+	TRY(read_lanes(v, q, &lanes, &w, err));
+	const struct lane_slices *l = lanes.lanes;
+	if (l->lane->type != IL_FAMILY)
 		return error_set(err, -EINVAL, "the lane is a thread's, and has no tasks");
-	struct window_task **sorted = group(&l, &w, &tasks, order);
+	struct window_task **sorted = group(l, &w, &tasks, order);
 	if (tasks.n && !sorted)
 		return error_set(err, -ENOMEM, "out of memory");
 	json_init(&j, out, false);
 	j.shown = true;
-	write_head(v, &w, l.more || tasks.n > max, &j);
+	write_head(v, &w, &j);
+	json_bool(&j, "more", l->more || tasks.n > max);
 	json_array(&j, "tasks");
 	for (size_t i = 0; i < tasks.n && i < max; i++)
-		write_task(v, &l, sorted[i], &places, &j);
+		write_task(v, l, sorted[i], &places, &j);
 	json_end_array(&j);
 	view_write_places(&places, v->tables, &j);
 	json_end_object(&j);

@@ -189,3 +189,24 @@ int view_reader(const struct view_source *v, struct trace_reader **ret, struct e
 	*ret = reader;
 	return 0;
 }
+
+int view_lanes(const struct view_source *v, const char *text, uint32_t ret_lanes[VIEW_MAX_LANES],
+	       unsigned *ret_n, struct error *err)
+{
+	unsigned n = 0;
+
+	while (*text) {
+		char *end;
+		unsigned long lane = strtoul(text, &end, 10);
+
+		if (*text < '0' || *text > '9' || (*end && *end != ',') || n == VIEW_MAX_LANES)
+			return error_set(err, -EINVAL, "lanes is up to %u ids with commas between",
+					 VIEW_MAX_LANES);
+		if (lane >= UINT32_MAX || !index_lane(v->index, (uint32_t)lane))
+			return error_set(err, -ENOENT, "there is no lane %lu", lane);
+		ret_lanes[n++] = (uint32_t)lane;
+		text = *end ? end + 1 : end;
+	}
+	*ret_n = n;
+	return 0;
+}

@@ -29,6 +29,11 @@ const char *view_task_number(char text[static 96], const struct trace_reader *r,
 int view_sum(const struct view_source *v, const struct view_window *w, uint32_t series, bool most,
 	     uint64_t *ret, struct error *err);
 
+/* "0,8,12": ids of lanes that there are, up to VIEW_MAX_LANES. 0, -EINVAL, -ENOENT. */
+#define VIEW_MAX_LANES 256u
+int view_lanes(const struct view_source *v, const char *text, uint32_t ret_lanes[VIEW_MAX_LANES],
+	       unsigned *ret_n, struct error *err);
+
 /* The report of a window from the index alone. */
 int view_sums_report(const struct view_source *v, const struct view_window *w, struct buf *out,
 		     struct error *err);

@@ -302,8 +302,23 @@ def test_the_slices_of_a_window_are_cut_from_the_whole(requests):
             assert [task["from"] for task in tasks] == sorted(task["from"] for task in tasks)
 
 
+def test_one_question_has_the_slices_of_several_lanes(requests):
+    ids = [lane["id"] for lane in requests.json("api/trace")["lanes"]]
+    several = requests.json(f"api/slices?lanes={','.join(map(str, ids))}&max=7")
+    assert list(several["lanes"]) == [str(lane) for lane in ids] and len(ids) > 3
+    places = {}
+    for lane in ids:
+        one = requests.json(f"api/slices?lane={lane}&max=7")
+        assert several["lanes"][str(lane)] == {"more": one["more"], "slices": one["slices"]}
+        assert [several[name] for name in ("from", "to", "exact")] == [one[name] for name in ("from", "to", "exact")]
+        places.update(one["places"])
+    assert several["places"] == places
+    assert any(lane["more"] for lane in several["lanes"].values())
+    assert requests.json("api/slices?lanes=")["lanes"] == {}
+
+
 @pytest.mark.parametrize("path", [
-    "api/cells?n=0", "api/cells?n=4097", "api/cells?lanes=x", "api/cells?from=5&to=5",
+    "api/slices?lanes=x", "api/slices?lanes=0,,1", "api/slices?lane=0,1", "api/tasks?lanes=0", "api/cells?n=0", "api/cells?n=4097", "api/cells?lanes=x", "api/cells?from=5&to=5",
     "api/cells?from=99999999999999", "api/slices", "api/slices?lane=x", "api/slices?lane=0&max=0", "api/tasks?lane=0&sort=name",
     "api/slices?lane=0&max=20001", "api/flame?kind=x", "api/heat?what=x", "api/heat?x=0", "api/heat?lane=x"])
 def test_an_impossible_query_is_refused(requests, path):
@@ -311,7 +326,7 @@ def test_an_impossible_query_is_refused(requests, path):
     assert status == 400 and json.loads(body)["error"], path
 
 
-@pytest.mark.parametrize("path", ["api/cells?lanes=999", "api/slices?lane=999", "api/slices?lane=4294967296"])
+@pytest.mark.parametrize("path", ["api/cells?lanes=999", "api/slices?lanes=0,999", "api/slices?lane=999", "api/slices?lane=4294967296"])
 def test_what_is_not_there_is_not_found(requests, path):
     assert requests.ask(path)[0] == 404
 

@@ -71,6 +71,15 @@ def test_first_picture(page, html, trace, report):
     assert origins == [page.eval("location.origin")]
 
 
+def test_overview_is_of_tasks(page, report, trace):
+    """Closures of spawn_blocking are there to block: neither their polls nor their calls are in it."""
+    families = report(trace)["families"]
+    sums = page.eval("Object.fromEntries(Object.entries(pollux.overview.answer.overview).map(([k, v]) => [k, v.reduce((a, b) => a + b, 0)]))")
+    assert sums["blocked_ns"] == sum(f["blocked_ns"] for f in families if f["role"] == "task") > 0
+    assert any(f["blocked_ns"] for f in families if f["role"] == "blocking")
+    assert sums["busy_ns"] >= sums["blocked_ns"]
+
+
 def test_families_are_called_as_in_the_report(pollux, report, synth):
     """Where the program has other kinds of tasks of their names, of which there was no task."""
     trace = synth(mode="twins")
