@@ -49,6 +49,9 @@
 /* Without a request on a connection; that a browser reads nothing of an answer. */
 #define IDLE_S 30
 #define UNREAD_S 120
+/* The same for the first request, where there are many connections: a browser has few. */
+#define CROWDED_FD (MAX_FD / 2)
+#define CROWDED_S 2
 /* Connections beyond wait in the kernel until others have ended. */
 #define MAX_FD 200
 #define PIPE_PART 65536
@@ -571,6 +574,7 @@ static struct bufferevent *on_connection(struct event_base *base, void *ctx)
 
 	if (lowest >= 0)
 		close(lowest);
+	evhttp_set_timeout(s->http, lowest > CROWDED_FD ? CROWDED_S : IDLE_S);
 	if (lowest < 0 || lowest > MAX_FD) {
 		evconnlistener_disable(evhttp_bound_socket_get_listener(s->bound));
 		event_add(s->resume, &soon);

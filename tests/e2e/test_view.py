@@ -178,6 +178,16 @@ def test_many_connections_are_borne(server):
     assert server.ask("")[0] == 200
 
 
+def test_idle_connections_make_room(server):
+    """Where there are more than a browser has, those that ask for nothing are closed soon: the first ones still wait."""
+    with contextlib.ExitStack() as stack:
+        first, *_ = [stack.enter_context(socket.create_connection(("127.0.0.1", server.port), 20)) for _ in range(290)]
+        assert server.ask("")[0] == 200
+        first.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            first.recv(1)
+
+
 def test_the_report_is_that_of_the_command(server, pollux):
     assert server.json("api/report") == driver.report(pollux, GOOD / "small.plx")
     window = server.json("api/report?from=1000&to=50000")
