@@ -16,6 +16,7 @@ export class Inlined {
 	constructor({ cells, ...block }) {
 		Object.assign(this, block);
 		this.coarse = cells;
+		this.began_unix_ms = block.began_unix_ms;
 		this.span = Math.max(block.end_ns, 1);
 		this.indexTables();
 		this.makeLanes();
@@ -309,7 +310,7 @@ export class Inlined {
 		return {
 			format: 1, file: this.file, program: r.processes[0]?.exe ?? "",
 			command: r.processes[0]?.cmdline ?? "",
-			began_unix_ms: (r.processes[0]?.start_realtime_ns ?? 0) / 1e6, span_ns: this.span,
+			began_unix_ms: this.began_unix_ms, span_ns: this.span,
 			begin_ns: this.begin_ns, events: r.events, lost: r.lost, live: false,
 			truncated: r.truncated ? r.truncated_text : null, processes: r.processes,
 			lanes: this.lanes, moments: this.moments.map((m) => m.at),

@@ -14,6 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/text.h"
+#include "base/units.h"
 #include "moment/graph.h"
 #include "moment/render.h"
 #include "timeline/fan_out.h"
@@ -383,6 +384,8 @@ static int write_json(const struct report *rep, struct page_data *data, struct b
 	j.shown = true;
 	json_object(&j, NULL);
 	json_string(&j, "file", rep->opt.file);
+	json_u64(&j, "began_unix_ms",
+		 trace_reader_unix_ns(rep->reader, rep->base_ns) / (NSEC_PER_SEC / 1000));
 	json_u64(&j, "begin_ns", rep->begin_ns - rep->base_ns);
 	json_u64(&j, "end_ns", rep->end_ns - rep->base_ns);
 	write_threads(rep, &j);

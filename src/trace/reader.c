@@ -879,6 +879,13 @@ const struct trace_cost *trace_reader_cost(const struct trace_reader *r)
 	return r->meta.cost;
 }
 
+uint64_t trace_reader_unix_ns(const struct trace_reader *r, uint64_t time_ns)
+{
+	const struct trace_process *p = trace_reader_process(r, 0);
+
+	return p ? p->start_realtime_ns + (time_ns - p->start_ns) : 0;
+}
+
 uint32_t trace_reader_n_processes(const struct trace_reader *r)
 {
 	return r->meta.processes.n;

@@ -139,6 +139,8 @@ const struct trace_cost *trace_reader_cost(const struct trace_reader *r); /* NUL
 const struct trace_cpu *trace_reader_cpu(const struct trace_reader *r, uint32_t i);
 uint32_t trace_reader_n_cpus(const struct trace_reader *r); /* one for each process, if known */
 const struct trace_neighbour *trace_reader_neighbour(const struct trace_reader *r, uint32_t i);
+/* The wall clock at a time of the trace, in ns; 0: no process is known, whose clock it is. */
+uint64_t trace_reader_unix_ns(const struct trace_reader *r, uint64_t time_ns);
 uint32_t trace_reader_n_processes(const struct trace_reader *r);
 uint32_t trace_reader_n_runtimes(const struct trace_reader *r);
 uint32_t trace_reader_n_threads(const struct trace_reader *r);

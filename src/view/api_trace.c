@@ -126,10 +126,8 @@ int answer_trace(const struct view_source *v, const struct view_request *q, stru
 	json_string(&j, "file", slash ? slash + 1 : v->path);
 	json_string(&j, "program", p ? p->exe : "");
 	json_string(&j, "command", p ? p->cmdline : "");
-	/* The first event in the program's own time. */
-	uint64_t since = p && facts.base_ns > p->start_ns ? facts.base_ns - p->start_ns : 0;
 	json_u64(&j, "began_unix_ms",
-		 p ? (p->start_realtime_ns + since) / (NSEC_PER_SEC / 1000) : 0);
+		 trace_reader_unix_ns(v->tables, facts.base_ns) / (NSEC_PER_SEC / 1000));
 	json_u64(&j, "span_ns", facts.end_ns - facts.base_ns);
 	json_u64(&j, "events", facts.n_events);
 	json_u64(&j, "lost", facts.n_lost);

@@ -67,6 +67,7 @@ def test_first_picture(page, html, trace, report):
         other.open(f"file://{html(trace)}")
         other.wait_for("document.getElementById('app')?.dataset.ready === 'yes'")
         assert sorted(r[1:2] + r[3:] for r in other.eval(rows)) == sorted(r[1:2] + r[3:] for r in ours)
+        assert other.eval("pollux.trace.began_unix_ms") == page.eval("pollux.trace.began_unix_ms") > 0
     origins = page.eval("[...new Set(performance.getEntriesByType('resource').map(e => new URL(e.name).origin))]")
     assert origins == [page.eval("location.origin")]
 
