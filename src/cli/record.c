@@ -482,6 +482,8 @@ static int run_job(struct record_job *job, struct error *err)
 		return 1;
 	job->rec.quiet = job->prints && isatty(STDOUT_FILENO);
 	rc = recording_run(&job->rec, w, job->path, &r, err);
+	if (rc < 0 && !r.nothing && job->path && strcmp(job->path, "-") != 0)
+		error_add(err, "the recording ended early, %s has its beginning", job->path);
 	if (job->prints) {
 		int printed = live_join(&printing, job->print.output_closed ? NULL : err);
 		rc = job->print.output_closed ? 0 : rc < 0 ? rc : printed;

@@ -445,6 +445,27 @@ def test_detach_without_memory(pollux, suite, trace):
         finish(target)
 
 
+def test_disk_full(pollux, suite, trace):
+    """The trace can't grow: the program is restored, and what is in the trace stays, and is named."""
+    with driver.Target(suite(), "steady") as target:
+        before = snapshot(target.pid)
+        target.go()
+        recorder = driver.Recorder(pollux, target.pid, trace)
+        deadline = time.monotonic() + driver.TIMEOUT
+        while not trace.exists() or trace.stat().st_size < 32 << 10:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        resource.prlimit(recorder.process.pid, resource.RLIMIT_FSIZE,
+                         (trace.stat().st_size, resource.RLIM_INFINITY))
+        assert recorder.process.wait(driver.TIMEOUT) == 1
+        assert recorder.said() == (f"pollux: the recording ended early, {trace} has its beginning: "
+                                   "cannot write the trace: File too large\n")
+        assert driver.report(pollux, trace)["events"] > 0
+        after = snapshot(target.pid)
+        assert all(after[line] == content for line, content in before.items())
+        finish(target)
+
+
 @pytest.mark.parametrize("package,program", [
     ("tokio-1.38", "multi_thread"), ("tokio-1.54", "alive_before"), ("smol-2.0", "exchange"),
     ("async-std-1.13", "alive_before"),
