@@ -74,8 +74,9 @@ uint64_t rule_cpu_lacked_ns(const struct rule_state *st, uint32_t thread)
 
 uint64_t rule_run_delay_ns(const struct rule_state *st, uint32_t thread)
 {
-	const struct trace_reader *r = rule_facts(st)->reader;
+	struct trace_reader *r = rule_facts(st)->reader;
 	const struct trace_thread *t = trace_reader_thread(r, thread);
+	const char *story;
 
 	for (uint32_t i = 0; t && i < trace_reader_n_cpus(r); i++) {
 		const struct trace_cpu *c = trace_reader_cpu(r, i);
@@ -83,7 +84,8 @@ uint64_t rule_run_delay_ns(const struct rule_state *st, uint32_t thread)
 		if (c && c->process == t->process)
 			return c->run_delay_ns;
 	}
-	return 0;
+	/* The end of the recording would say. */
+	return trace_reader_truncated(r, &story) ? UINT64_MAX : 0;
 }
 
 bool rule_any_cpu_is_short(const struct rule_state *st)

@@ -107,7 +107,8 @@ uint32_t rule_count_workers(const struct rule_state *st, const uint32_t *threads
  * together, where that is much; else 0. */
 uint64_t rule_cpu_lacked_ns(const struct rule_state *st, uint32_t thread);
 uint64_t rule_process_lacked_ns(const struct rule_state *st, uint32_t process);
-/* For how long the threads of a thread's process were ready and had no CPU, however short that is. */
+/* For how long the threads of a thread's process were ready and had no CPU, however short that is; UINT64_MAX: the
+ * trace is cut off before what says so. */
 uint64_t rule_run_delay_ns(const struct rule_state *st, uint32_t thread);
 /* Whether that of any process lacked. */
 bool rule_any_cpu_is_short(const struct rule_state *st);

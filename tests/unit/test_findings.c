@@ -290,6 +290,25 @@ static void test_long_polls_without_cpu(void **state)
 		    "thread had no CPU\n");
 }
 
+/* The trace is cut off before what says how long threads had no CPU: nobody knows. */
+static void test_long_poll_of_a_torso(void **state)
+{
+	(void)state;
+	for (unsigned cut = 0; cut < 2; cut++) {
+		struct recording rec = {.length_ns = 1000 * MS, .cut = cut};
+
+		worker(&rec, 0);
+		spawn(&rec, 0, 1 * MS, K_TASK, 1);
+		poll(&rec, 0, 2 * MS, 20 * MS, K_TASK, 1, TO_READY, 0);
+		char *got = judged(&rec, NULL);
+
+		if (!strstr(got, "held its thread for 20.0 ms") ||
+		    cut != !!strstr(got, "perhaps because its thread had no CPU"))
+			fail_msg("cut %u: %s", cut, got);
+		free(got);
+	}
+}
+
 /* One preemption explains it, though threads had a CPU nearly all the time. */
 static void test_long_poll_preempted(void **state)
 {
@@ -1183,6 +1202,7 @@ int main(void)
 		cmocka_unit_test(test_long_poll_stack),
 		cmocka_unit_test(test_slow_requests_of_ages),
 		cmocka_unit_test(test_long_polls_without_cpu),
+		cmocka_unit_test(test_long_poll_of_a_torso),
 		cmocka_unit_test(test_long_poll_preempted),
 		cmocka_unit_test(test_requests_blocked),
 		cmocka_unit_test(test_open_poll),
