@@ -44,7 +44,9 @@ def cases():
 
 def output(words):
     """Standard output of the command in the traces' folder, as everywhere on earth."""
-    env = {**os.environ, "TZ": "UTC", "LC_ALL": "C.UTF-8", "NO_COLOR": "1", "COLUMNS": "120"}
+    # A shell finds it as pollux: the commands that it advises are the same on any machine.
+    path = f"{driver.pollux_path().parent}:{os.environ['PATH']}"
+    env = {**os.environ, "PATH": path, "TZ": "UTC", "LC_ALL": "C.UTF-8", "NO_COLOR": "1", "COLUMNS": "120"}
     done = subprocess.run([str(driver.pollux_path()), *words], cwd=TRACES, env=env,
                           capture_output=True, timeout=60)
     if done.returncode:
