@@ -107,6 +107,8 @@ void text_share(struct buf *out, uint64_t part, uint64_t whole)
 
 	if (!whole)
 		buf_char(out, '-');
+	else if (part > whole)
+		buf_str(out, "100.0 %");
 	else if (part && percent < 0.05)
 		buf_str(out, "< 0.1 %");
 	else
@@ -115,6 +117,8 @@ void text_share(struct buf *out, uint64_t part, uint64_t whole)
 
 uint64_t text_percent(uint64_t part, uint64_t whole)
 {
+	if (part > whole)
+		part = whole;
 	return whole ? (uint64_t)((unsigned __int128)part * 100 / whole) : 0;
 }
 

@@ -15,9 +15,10 @@ void text_count(struct buf *out, uint64_t n);
 void text_rate(struct buf *out, uint64_t n, uint64_t ns);
 /* "1,234,567" */
 void text_exact(struct buf *out, uint64_t n);
-/* "12.5 %", "< 0.1 %" of what is little but not nothing; "-" of nothing. */
+/* "12.5 %", "< 0.1 %" of what is little but not nothing; "-" of nothing. No part is more than the
+ * whole: an estimate may be, and sums from a stranger's trace may have overflowed. */
 void text_share(struct buf *out, uint64_t part, uint64_t whole);
-/* 98 of 98.7 %, 0 of nothing: sums from a stranger's trace may have overflowed to that. */
+/* 98 of 98.7 %, 0 of nothing, and 100 at most. */
 uint64_t text_percent(uint64_t part, uint64_t whole);
 /* "512 B", "1.2 KiB", "3.4 MiB". */
 void text_bytes(struct buf *out, uint64_t n);

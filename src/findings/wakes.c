@@ -99,7 +99,7 @@ static void find_spin(struct rule_state *st, uint32_t kind, const struct spin_fa
 		return;
 	say_family(st, &d->text, kind);
 	buf_printf(&d->text, " woke itself in %llu %% of its ",
-		   (unsigned long long)(n * 100 / f->n_polls));
+		   (unsigned long long)text_percent(n, f->n_polls));
 	say_count(&d->text, f->n_polls, "poll", "polls");
 	if (length > NSEC_PER_MSEC) {
 		buf_str(&d->text, " (");
@@ -314,7 +314,7 @@ static int judge_herd(struct rule_state *st)
 		buf_str(&d->text, ", ");
 		say_count(&d->text, f->n_herds, "time", "times");
 		buf_printf(&d->text, "; %llu %% of their polls did nothing but wait again",
-			   (unsigned long long)(f->n_idle_polls * 100 / f->n_polls));
+			   (unsigned long long)text_percent(f->n_idle_polls, f->n_polls));
 		if (f->place) {
 			buf_str(&d->text, ", at ");
 			say_place(st, &d->text, f->place);

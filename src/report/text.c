@@ -571,8 +571,7 @@ static void write_cost(const struct report *rep, struct buf *out)
 			uint64_t used_ns = cpu_used_ns(rep);
 
 			buf_str(&b, ": ");
-			text_share(&b, agent_ns < (double)used_ns ? (uint64_t)agent_ns : used_ns,
-				   used_ns);
+			text_share(&b, (uint64_t)agent_ns, used_ns);
 			buf_str(&b, " of its CPU time");
 		}
 		buf_char(&b, '\n');

@@ -516,14 +516,15 @@ int timeline_replay(struct trace_reader *r, const struct replay_filter *filter,
 			trace_reader_progress(r, &done, &total);
 			progress(progress_ctx, done, total);
 		}
+		/* The trace ends there, also without a note of its end, as of a recording that was killed. */
+		if (ev.time > last)
+			last = ev.time;
 		/* After the window only what was under way counts, and what is at the file's end:
 		 * coverage, cost. */
 		if (ev.time > to && !cut_at(&ev, to)) {
 			timeline_look_ahead(tl, &ev);
 			continue;
 		}
-		if (ev.time > last)
-			last = ev.time;
 		ret = timeline_feed(tl, &ev, err);
 		if (ret < 0)
 			break;

@@ -772,7 +772,6 @@ static void test_label_processes(void **state)
 
 /* ---- sentences ---- */
 
-/* The text of a report on the events of one thread; `cpu` may be NULL. */
 static bool everything_lives;
 
 static bool lives(void *ctx, const struct trace_process *p)
@@ -782,14 +781,14 @@ static bool lives(void *ctx, const struct trace_process *p)
 	return everything_lives;
 }
 
-static char *text_of(const struct script *s, const struct trace_cpu *cpu)
+/* A report on the events of one thread; `cpu` and `cost` may be NULL. */
+static struct report *report_of(const struct script *s, const struct trace_cpu *cpu,
+				const struct trace_cost *cost, const struct report_options *opt,
+				struct trace_reader **ret_reader)
 {
 	char path[] = "/tmp/test_report.XXXXXX";
 	const struct trace_process process = {.pid = 4242, .exe = "/app", .cmdline = "app"};
 	const struct trace_thread thread = {.tid = 4242, .name = "app"};
-	const struct report_options opt = {.all_findings = true, .lives = lives};
-	struct buf out = BUF_INIT;
-	struct trace_reader *r;
 	struct trace_writer *w;
 	struct report *rep;
 	struct error err = {0};
@@ -803,13 +802,26 @@ static char *text_of(const struct script *s, const struct trace_cpu *cpu)
 	assert_int_equal(trace_writer_events(w, 0, s->ev, s->n), 0);
 	if (cpu)
 		assert_int_equal(trace_writer_cpu(w, cpu), 0);
+	if (cost)
+		assert_int_equal(trace_writer_cost(w, cost), 0);
 	assert_int_equal(trace_writer_close(w, &err), 0);
-	assert_int_equal(trace_reader_open(path, &r, &err), 0);
-	assert_int_equal(report_make(r, &opt, &rep, &err), 0);
+	assert_int_equal(trace_reader_open(path, ret_reader, &err), 0);
+	if (report_make(*ret_reader, opt, &rep, &err) < 0)
+		fail_msg("report_make: %s", err.text);
+	unlink(path);
+	return rep;
+}
+
+static char *text_of(const struct script *s, const struct trace_cpu *cpu)
+{
+	const struct report_options opt = {.all_findings = true, .lives = lives};
+	struct buf out = BUF_INIT;
+	struct trace_reader *r;
+	struct report *rep = report_of(s, cpu, NULL, &opt, &r);
+
 	report_text(rep, &out);
 	report_free(rep);
 	trace_reader_free(r);
-	unlink(path);
 	return buf_steal(&out);
 }
 
@@ -922,6 +934,129 @@ static void test_poll_of_requests(void **state)
 	free(s);
 }
 
+/* A block_on in a task's poll, with a task's poll in it: the thread is busy once, however much of it
+ * is in a window. */
+static void test_busy_once(void **state)
+{
+	static const uint64_t windows[][2] = {{0, 0}, {10, 20}, {0, 50}, {50, 0}, {101, 108}};
+	struct script *s = calloc(1, sizeof(*s));
+
+	(void)state;
+	assert_non_null(s);
+	at(s, 0, TE_SPAWN, 0, K_HASH, 2, 0);
+	at(s, 0, TE_SPAWN, 0, K_CONN, 3, 0);
+	at(s, 1 * MS, TE_POLL_BEGIN, 0, K_HASH, 2, 0);
+	at(s, 2 * MS, TE_ROOT_ENTER, 0, K_ROOT, 0, 0);
+	at(s, 3 * MS, TE_POLL_BEGIN, 0, K_ROOT, 0, 0);
+	at(s, 4 * MS, TE_POLL_BEGIN, 0, K_CONN, 3, 0);
+	at(s, 98 * MS, TE_POLL_END, TO_READY, K_CONN, 3, 0);
+	at(s, 99 * MS, TE_POLL_END, TO_READY, K_ROOT, 0, 0);
+	at(s, 100 * MS, TE_POLL_END, TO_READY, K_HASH, 2, 0);
+	at(s, 110 * MS, TE_THREAD_END, 0, TRACE_KIND_NONE, 0, 0);
+	for (size_t i = 0; i < sizeof(windows) / sizeof(windows[0]); i++) {
+		const uint64_t from = windows[i][0] * MS, to = windows[i][1] * MS;
+		const struct report_options opt = {.filter = {.from_ns = from, .to_ns = to}};
+		const uint64_t begin = from > 1 * MS ? from : 1 * MS;
+		const uint64_t end = to && to < 100 * MS ? to : 100 * MS;
+		struct trace_reader *r;
+		struct report *rep = report_of(s, NULL, NULL, &opt, &r);
+
+		assert_int_equal(report_busy_ns(rep), begin < end ? end - begin : 0);
+		for (size_t t = 0; t < rep->n_threads; t++)
+			assert_true(rep->threads[t].busy_ns <=
+				    rep->threads[t].end_ns - rep->threads[t].begin_ns);
+		report_free(rep);
+		trace_reader_free(r);
+	}
+	free(s);
+}
+
+/* What pollux used to read the program is not the recording's; the events' share, which is an
+ * estimate, is one of all that the program used. */
+static void test_cost(void **state)
+{
+	const struct trace_cpu cpu = {.n_threads = 1, .cpu_ns = 1 * MS};
+	const struct trace_cost cost = {
+		.recorder_cpu_ns = 5 * MS,
+		.analysis_cpu_ns = 659 * MS,
+		.event_cost_ps = 5000 * MS,
+		.end_reason = "duration",
+	};
+	struct script *s = calloc(1, sizeof(*s));
+	struct buf text = BUF_INIT, json = BUF_INIT;
+	struct trace_reader *r;
+	struct report *rep;
+
+	(void)state;
+	assert_non_null(s);
+	at(s, 0, TE_POLL_BEGIN, 0, K_CONN, 2, 0);
+	at(s, 38 * MS, TE_POLL_END, TO_READY, K_CONN, 2, 0);
+	rep = report_of(s, &cpu, &cost, &(struct report_options){0}, &r);
+	report_text(rep, &text);
+	report_json(rep, &json);
+	assert_non_null(strstr(text.data, "pollux itself used 5.00 ms of CPU, and 659 ms before "
+					  "that to read the program\n"));
+	assert_non_null(strstr(text.data, "(5000000.0 ns an event, measured here): 100.0 % of its "
+					  "CPU time\n"));
+	assert_non_null(strstr(json.data, "\"recorder_cpu_ns\": 5000000,"));
+	assert_non_null(strstr(json.data, "\"analysis_cpu_ns\": 659000000,"));
+	assert_non_null(strstr(json.data, "\"share_of_cpu\": 1,"));
+	buf_done(&text);
+	buf_done(&json);
+	report_free(rep);
+	trace_reader_free(r);
+	free(s);
+}
+
+/* In a window a future has waited for as long as it does there: all of it, one that waits all
+ * through it. */
+static void test_futures_in_window(void **state)
+{
+	static const struct {
+		uint64_t from, to, waited;
+	} windows[] = {
+		{0, 0, 390 + 90}, /* between its polls, and until the end */
+		{100, 200, 100},  /* all through it, between polls */
+		{420, 480, 60},	  /* all through it, to no poll any more */
+		{0, 200, 190},	  {300, 450, 100 + 40}, {300, 0, 100 + 90}, {405, 0, 90},
+	};
+	struct script *s = calloc(1, sizeof(*s));
+
+	(void)state;
+	assert_non_null(s);
+	at(s, 0, TE_SPAWN, 0, K_CONN, 2, 0);
+	for (unsigned i = 0; i < 2; i++) {
+		at(s, 400 * i * MS, TE_POLL_BEGIN, 0, K_CONN, 2, 0);
+		at(s, 400 * i * MS, TE_FUTURE_BEGIN, i ? 0 : TRACE_FUTURE_FIRST, K_ORDER, 0x100, 0);
+		at(s, (400 * i + 10) * MS, TE_FUTURE_END, TO_PENDING, K_ORDER, 0x100, 0);
+		at(s, (400 * i + 10) * MS, TE_POLL_END, TO_PENDING, K_CONN, 2, 0);
+	}
+	at(s, 500 * MS, TE_THREAD_END, 0, TRACE_KIND_NONE, 0, 0);
+	for (size_t i = 0; i < sizeof(windows) / sizeof(windows[0]); i++) {
+		const struct report_options opt = {
+			.filter = {.from_ns = windows[i].from * MS, .to_ns = windows[i].to * MS}};
+		struct buf json = BUF_INIT;
+		struct trace_reader *r;
+		struct report *rep = report_of(s, NULL, NULL, &opt, &r);
+		unsigned long long sum = 0;
+		char *at_wait;
+
+		report_json(rep, &json);
+		at_wait = strstr(json.data, "\"futures\": [");
+		assert_non_null(at_wait);
+		at_wait = strstr(at_wait, "\"wait_ns\": {");
+		assert_non_null(at_wait);
+		at_wait = strstr(at_wait, "\"sum\": ");
+		assert_non_null(at_wait);
+		assert_int_equal(sscanf(at_wait, "\"sum\": %llu", &sum), 1);
+		assert_int_equal(sum, windows[i].waited * MS);
+		buf_done(&json);
+		report_free(rep);
+		trace_reader_free(r);
+	}
+	free(s);
+}
+
 /* Tasks and blocking closures are counted, a block_on or a worker's loop is not: the same number
  * everywhere. */
 static void test_one_count(void **state)
@@ -969,6 +1104,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_one_count),
 		cmocka_unit_test(test_equal_numbers),
 		cmocka_unit_test(test_poll_of_requests),
+		cmocka_unit_test(test_busy_once),
+		cmocka_unit_test(test_cost),
+		cmocka_unit_test(test_futures_in_window),
 	};
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 	unlink(trace_path);

@@ -97,6 +97,37 @@ static void test_distinguished(void **state)
 		 "  in all rows: time 1 ns\n");
 }
 
+/* Names that were cut to one text are two, whatever else their rows say. */
+static void test_cut_alike(void **state)
+{
+	static const char *const cells[] = {
+		"shop::work::store::resize", "task", "1", "1 ns", "a",
+		"shop::work::share::resize", "task", "2", "1 ns", "a",
+		"shop::work::share::resize", "task", "3", "1 ns", "a",
+		"shop::work::start::main",   "task", "4", "1 ns", "a",
+	};
+
+	(void)state;
+	table_is(cells, 10, 20,
+		 "  name             n\n"
+		 "  …::resize #1     1\n"
+		 "  …::resize #2     2\n"
+		 "  in all rows: role task, time 1 ns, place a\n");
+	/* Of one name there are two rows: their numbers say which is which. */
+	table_is(cells + 5, 10, 20,
+		 "  name             n\n"
+		 "  shop::…::resize  2\n"
+		 "  shop::…::resize  3\n"
+		 "  in all rows: role task, time 1 ns, place a\n");
+	table_is(cells, 20, 20,
+		 "  name             n\n"
+		 "  …::resize #1     1\n"
+		 "  …::resize #2     2\n"
+		 "  …::resize #3     3\n"
+		 "  shop::…::main    4\n"
+		 "  in all rows: role task, time 1 ns, place a\n");
+}
+
 static uint32_t seed = 7;
 
 static uint32_t any(uint32_t below)
@@ -149,9 +180,8 @@ static void test_any(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_equal_columns),
-		cmocka_unit_test(test_names_first),
-		cmocka_unit_test(test_distinguished),
+		cmocka_unit_test(test_equal_columns), cmocka_unit_test(test_names_first),
+		cmocka_unit_test(test_distinguished), cmocka_unit_test(test_cut_alike),
 		cmocka_unit_test(test_any),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -278,6 +278,30 @@ static void test_rate(void **state)
 	rate_is(3, 0, "3.00 G");
 }
 
+static void share_is(uint64_t part, uint64_t whole, const char *want, uint64_t percent)
+{
+	_cleanup_buf_ struct buf b = BUF_INIT;
+
+	text_share(&b, part, whole);
+	assert_string_equal(b.data, want);
+	assert_int_equal(text_percent(part, whole), percent);
+}
+
+/* No part is more than the whole, whatever numbers a trace has. */
+static void test_share(void **state)
+{
+	(void)state;
+	share_is(1, 8, "12.5 %", 12);
+	share_is(1, 3000, "< 0.1 %", 0);
+	share_is(0, 8, "0.0 %", 0);
+	share_is(7, 0, "-", 0);
+	share_is(0, 0, "-", 0);
+	share_is(8, 8, "100.0 %", 100);
+	share_is(116, 100, "100.0 %", 100);
+	share_is(UINT64_MAX, 1, "100.0 %", 100);
+	share_is(UINT64_MAX / 2, UINT64_MAX, "50.0 %", 49);
+}
+
 static void shell_word_is(const char *s, const char *want)
 {
 	_cleanup_buf_ struct buf b = BUF_INIT;
@@ -323,13 +347,13 @@ static void test_library_file(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_library_file),   cmocka_unit_test(test_duration),
-		cmocka_unit_test(test_count),	       cmocka_unit_test(test_bytes),
-		cmocka_unit_test(test_safe),	       cmocka_unit_test(test_hidden),
-		cmocka_unit_test(test_point),	       cmocka_unit_test(test_of_bytes),
-		cmocka_unit_test(test_parse_duration), cmocka_unit_test(test_parse_bytes),
-		cmocka_unit_test(test_parse_number),   cmocka_unit_test(test_shell_word),
-		cmocka_unit_test(test_rate),
+		cmocka_unit_test(test_share),	    cmocka_unit_test(test_library_file),
+		cmocka_unit_test(test_duration),    cmocka_unit_test(test_count),
+		cmocka_unit_test(test_bytes),	    cmocka_unit_test(test_safe),
+		cmocka_unit_test(test_hidden),	    cmocka_unit_test(test_point),
+		cmocka_unit_test(test_of_bytes),    cmocka_unit_test(test_parse_duration),
+		cmocka_unit_test(test_parse_bytes), cmocka_unit_test(test_parse_number),
+		cmocka_unit_test(test_shell_word),  cmocka_unit_test(test_rate),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
