@@ -191,6 +191,7 @@ static int add_object(struct attach *a, const struct process_object *o, struct r
 		return error_sys(err, rc, "cannot look at process %d", a->process.pid);
 	h = a->hooked[a->n_hooked - 1];
 	TRY(find_futures(a, h, err));
+	h->attach.holds = h->futures.holds;
 	if (!tasks && !has_futures(h)) {
 		a->n_hooked--;
 		*found = h->attach.scan;

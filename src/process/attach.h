@@ -37,6 +37,7 @@ struct attach_options {
 struct attach_object {
 	struct runtime_scan scan;
 	uint64_t bias; /* process address = linked address + bias */
+	bool holds;    /* scan_futures.holds */
 };
 
 /* A kind as it was hooked: agent kind number i is kinds[i]. */

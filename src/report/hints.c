@@ -44,13 +44,14 @@ static bool lacks_symbols(const struct report *rep)
 	return n && unnamed == n;
 }
 
-/* Of the handlers of requests some, or all, have no name of their own. */
+/* Of the handlers of requests some, or all, have no name of their own, and debug information gives it. */
 static bool lacks_of_handlers(const struct report *rep, bool all)
 {
 	for (uint32_t i = 0; i < trace_reader_n_coverage(rep->reader); i++) {
 		const struct trace_coverage *c = trace_reader_coverage(rep->reader, i);
 
-		if (c && c->cover == TRACE_COVER_HANDLERS && c->seen < c->total && !c->seen == all)
+		if (c && c->cover == TRACE_COVER_HANDLERS && c->seen < c->total &&
+		    !c->seen == all && strstr(c->note, "debug = true"))
 			return true;
 	}
 	return false;

@@ -697,30 +697,42 @@ static int add_another(struct scan_futures *all)
  * Pin<Box<Option<F>>>, and polls it when it looks for something to write; it reads requests, and makes
  * the future, elsewhere.
  *
+ * The method is called at one place, and may be a part of its caller: then only the object shows that
+ * there are such futures.
+ *
  * Source: hyper/src/proto/h1/dispatch.rs, struct Server, impl Dispatch for Server, 0.14 to 1.12.
  */
 static const struct future_holder holders[] = {
-	{"hyper::proto::h1::dispatch::Dispatcher<", "::poll_write", {"dispatch", "in_flight"}},
+	{"hyper::proto::h1::dispatch::Dispatcher<",
+	 "::poll_write",
+	 "hyper::proto::h1::dispatch::Server<",
+	 {"dispatch", "in_flight"}},
 };
 
-static const struct future_holder *holder_of(const struct elf_symbol *symbol, char **ret_name)
+const struct future_holder *future_holder_object(const char *symbol)
 {
-	static const char part[] = "10poll_write";
-
-	if (symbol->type != STT_FUNC || !strstr(symbol->name, part))
+	/* Few have both words. */
+	if (!strstr(symbol, "dispatch") || !strstr(symbol, "Server"))
 		return NULL;
-	_cleanup_free_ char *name = name_demangle(symbol->name);
+	_cleanup_free_ char *name = name_demangle(symbol);
+
+	for (size_t i = 0; name && i < sizeof(holders) / sizeof(holders[0]); i++)
+		if (strstr(name, holders[i].object))
+			return &holders[i];
+	return NULL;
+}
+
+const struct future_holder *future_holder_method(const char *symbol)
+{
+	if (!strstr(symbol, "10poll_write"))
+		return NULL;
+	_cleanup_free_ char *name = name_demangle(symbol);
 	const char *bare = name ? name + (*name == '<') : NULL;
 
-	for (size_t i = 0; bare && i < sizeof(holders) / sizeof(holders[0]); i++) {
-		const struct future_holder *h = &holders[i];
-
-		if (strncmp(bare, h->begin, strlen(h->begin)) != 0 || !ends(name, h->end))
-			continue;
-		*ret_name = name;
-		name = NULL;
-		return h;
-	}
+	for (size_t i = 0; bare && i < sizeof(holders) / sizeof(holders[0]); i++)
+		if (!strncmp(bare, holders[i].begin, strlen(holders[i].begin)) &&
+		    ends(name, holders[i].end))
+			return &holders[i];
 	return NULL;
 }
 
@@ -730,10 +742,11 @@ static int read_holder(struct scanner *s, const struct elf_symbol *symbol)
 	uint64_t start, end;
 	struct poll_code code;
 
-	f.holder = holder_of(symbol, &f.full_name);
+	f.holder = symbol->type == STT_FUNC ? future_holder_method(symbol->name) : NULL;
 	if (!f.holder)
 		return 0;
-	f.name = name_shorten(f.full_name);
+	f.full_name = name_demangle(symbol->name);
+	f.name = f.full_name ? name_shorten(f.full_name) : NULL;
 	set_state(&f, 0, 1);
 	if (!elf_image_function(s->image, symbol->addr, &start, &end) || start != symbol->addr ||
 	    !poll_code_read(s->image, start, end, POLL_CODE_ANY, 1, NULL, 0, &code))
@@ -760,6 +773,7 @@ static int find_holders(struct scanner *s, const struct elf_symbol *symbols, siz
 		if (symbols[i].addr == last || !elf_image_is_code(s->image, symbols[i].addr))
 			continue;
 		TRY(read_holder(s, &symbols[i]));
+		out->holds = out->holds || future_holder_object(symbols[i].name);
 		last = out->n > before ? symbols[i].addr : last;
 	}
 	if (out->n == first)

@@ -28,7 +28,8 @@ bool futures_want(const struct futures_wanted *w, const char *name, const char *
 /* A library's method that polls a future which its object has in a box: where an optimiser has made
  * that poll a part of the method, there is no other function to hook. */
 struct future_holder {
-	const char *begin, *end;		    /* of its demangled name */
+	const char *begin, *end; /* of its demangled name */
+	const char *object;	 /* a part of the names of what drops or uses it */
 	const char *members[FUTURE_HOLDER_MEMBERS]; /* that lead from the object to the box */
 };
 
@@ -66,12 +67,17 @@ bool find_future_result(struct debug *d, const struct scan_future *f,
 			struct agent_result *ret_result, uint64_t *ret_pending,
 			const struct dw_type **ret_type);
 
+/* The method, or the object that it is of, that a symbol (mangled) names; NULL: none. */
+const struct future_holder *future_holder_method(const char *symbol);
+const struct future_holder *future_holder_object(const char *symbol);
+
 struct scan_futures {
 	struct scan_future *v; /* by address */
 	size_t n;
 	struct code_refs uses, holder_uses;
 	bool debug; /* there was debug information */
 	bool boxed; /* found_boxed_find()'s */
+	bool holds; /* there are objects of a struct future_holder's, whether or not its method is found */
 };
 
 /* `d` may be NULL: then only the code is used, and hand-written futures are not found. After them come

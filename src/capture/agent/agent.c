@@ -17,6 +17,7 @@
 #include "base/units.h"
 #include "base/vec.h"
 #include "capture/kinds.h"
+#include "capture/agent/handlers.h"
 #include "capture/agent/inlined.h"
 #include "capture/exec_watch.h"
 #include "capture/drain_interval.h"
@@ -860,41 +861,22 @@ static int emit_points(struct capture *c, const struct source *s, struct capture
 	return points.total ? capture_emit_coverage(c->drain.writer, stats, &points) : 0;
 }
 
-/* Whether requests are counted by handler, and by what name. A method of a library's that holds
- * the handlers needs debug information, if they are in no boxes of their own. */
 static int emit_handlers(struct capture *c, const struct source *s, struct capture_stats *stats)
 {
-	struct trace_coverage row = {.process = s->process,
-				     .cover = TRACE_COVER_HANDLERS,
-				     .item = "handlers of requests"};
-	static const char held[] = "without debug information it is unknown where hyper keeps the "
-				   "future that a service "
-				   "returned: set debug = true in [profile.release]";
-	static const char shared[] =
-		"two handlers that do the same have one function, which has the names of both: set "
-		"debug = true in [profile.release]";
-	bool serves = false, unknown = false;
+	const struct attach_object *const *objects;
+	size_t n = attach_objects(s->attach, &objects);
+	struct trace_coverage row;
+	bool holds = false;
 
-	for (uint32_t i = 0; i < s->n_kinds; i++) {
-		const struct source_kind *k = &s->kinds[i];
-
-		serves = serves || k->serves;
-		unknown = unknown || (k->boxed && k->boxed->holder && !k->held);
-		if (!k->boxed || k->index == TRACE_KIND_NONE)
-			continue;
-		row.total++;
-		row.seen += !k->ambiguous;
-	}
-	if (!serves || !row.total) {
-		row.seen = 0;
-		row.total = unknown;
-		row.note = held;
-	} else {
-		row.note = row.seen == row.total ? "" : shared;
-	}
-	if (*row.note && s->points_trouble.code)
-		row.note = s->points_trouble.text;
-	return row.total ? capture_emit_coverage(c->drain.writer, stats, &row) : 0;
+	for (size_t i = 0; i < n; i++)
+		holds = holds || objects[i]->holds;
+	if (!handlers_coverage(s->kinds, s->n_kinds, holds,
+			       s->points_trouble.code ? s->points_trouble.text : NULL, &row))
+		return 0;
+	row.process = s->process;
+	row.cover = TRACE_COVER_HANDLERS;
+	row.item = "handlers of requests";
+	return capture_emit_coverage(c->drain.writer, stats, &row);
 }
 
 /* A large program's debug information takes longer to read than we wait for. */

@@ -318,6 +318,7 @@ static bool translate(const struct drain *d, const struct source *s, const struc
 		if (high >= s->n_kinds)
 			return false;
 		e->kind = s->kinds[high].index;
+		s->kinds[high].recorded = true;
 	}
 	if (t->words & W_POINT) {
 		const struct await_point *point = points_get(&s->points, high);

@@ -31,6 +31,7 @@ struct source_kind {
 	bool serves;	 /* a task's: its `listed` futures that have one are requests */
 	bool held;	 /* `boxed` is a method of a library's, and where its future is is known */
 	bool ambiguous;	  /* the handler's name is another's, too */
+	bool recorded;	  /* there are events of it */
 	uint32_t runtime; /* of `boxed`, `listed` */
 	/* Of a future whose poll is hooked, as place_program's: 0 until its layout is known. */
 	uint64_t size;
