@@ -31,7 +31,7 @@ struct handler_wait {
 struct requests_state {
 	struct rule_state st;
 	struct map handlers; /* by kind of the handler */
-	struct map waits;    /* by that, place */
+	struct map waits;    /* by that, place; once they are judged by that, same_place() */
 };
 
 static struct handler *handler_of(struct requests_state *s, const struct tl_round *round,
@@ -120,6 +120,35 @@ static int requests_on_wait(void *ctx, const struct tl_wait *wait)
 	return 0;
 }
 
+/* Waits at places that read the same are waits at one. */
+static int merge_waits(struct requests_state *s)
+{
+	struct map merged = {0};
+	const struct map_entry *e;
+	size_t pos = 0;
+
+	while ((e = map_next(&s->waits, &pos))) {
+		const struct handler_wait *w = e->value;
+		uint64_t key = w->place ? same_place(&s->st, w->place) : 0;
+		struct handler_wait *into;
+
+		if (!w->place)
+			continue;
+		into = key ? map_get_or_new(&merged, w->handler, key, sizeof(*into)) : NULL;
+		if (!into) {
+			map_free(&merged, free);
+			return -ENOMEM;
+		}
+		into->handler = w->handler;
+		if (!into->place || w->place < into->place)
+			into->place = w->place;
+		into->ns += w->ns;
+	}
+	map_free(&s->waits, free);
+	s->waits = merged;
+	return 0;
+}
+
 static const struct handler_wait *longest_wait(const struct requests_state *s, uint32_t handler)
 {
 	const struct handler_wait *longest = NULL;
@@ -129,7 +158,7 @@ static const struct handler_wait *longest_wait(const struct requests_state *s, u
 	while ((e = map_next(&s->waits, &pos))) {
 		const struct handler_wait *w = e->value;
 
-		if (w->handler != handler || !w->place)
+		if (w->handler != handler)
 			continue;
 		if (!longest || w->ns > longest->ns ||
 		    (w->ns == longest->ns && w->place < longest->place))
@@ -180,6 +209,8 @@ static int judge_slow_requests(struct rule_state *st)
 
 	if (!s->handlers.n)
 		return rule_skips(st, "no handlers of requests were recognised");
+	if (merge_waits(s) < 0)
+		return -ENOMEM;
 	handlers = map_sorted(&s->handlers, slower);
 	if (!handlers)
 		return -ENOMEM;

@@ -212,6 +212,8 @@ void report_calls_json(struct json *j, const char *key, const struct call_list *
 void report_handler_json(const struct report *rep, struct json *j, uint32_t handler);
 /* The place of a wait or poll, in the program's own code; NULL if not known. */
 const struct trace_place *report_place(const struct report *rep, uint64_t place);
+/* Whether they read the same; NULL: neither is known. */
+bool report_same_place(const struct trace_place *a, const struct trace_place *b);
 /* The innermost place of it; NULL if that is the same one. */
 const struct trace_place *report_leaf(const struct report *rep, uint64_t place);
 /* 0 or -ENOMEM. */

@@ -151,14 +151,31 @@ static int slower(const void *a, const void *b)
 	       ASCENDING(x->handler, y->handler);
 }
 
+static bool is_of(const struct wait_place *w, const struct family *part)
+{
+	return w->family->kind == part->kind && w->handler == part->handler;
+}
+
+/* Inside one line several futures may be awaited: all that is waited there. */
+static uint64_t waited_at(const struct report *rep, const struct family *part,
+			  const struct trace_place *p)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < rep->n_waits; i++)
+		if (is_of(rep->waits[i], part) &&
+		    report_same_place(report_place(rep, rep->waits[i]->place), p))
+			sum += rep->waits[i]->waits.sum;
+	return sum;
+}
+
 static void say_where(const struct report *rep, struct buf *out, const struct family *part)
 {
 	uint64_t all = part->poll.sum + part->waiting_ns + part->scheduled_ns, most = all / 2;
 	const struct wait_place *w = NULL;
 
 	for (size_t i = 0; i < rep->n_waits && !w; i++)
-		if (rep->waits[i]->family->kind == part->kind &&
-		    rep->waits[i]->handler == part->handler)
+		if (is_of(rep->waits[i], part))
 			w = rep->waits[i];
 	if (part->waiting_ns > most) {
 		const struct trace_place *p = w ? report_place(rep, w->place) : NULL;
@@ -166,7 +183,8 @@ static void say_where(const struct report *rep, struct buf *out, const struct fa
 		buf_str(out, "waiting");
 		if (!p)
 			return;
-		buf_printf(out, " %llu %%: ", (unsigned long long)text_percent(w->waits.sum, all));
+		buf_printf(out, " %llu %%: ",
+			   (unsigned long long)text_percent(waited_at(rep, part, p), all));
 		trace_place_text(out, p);
 		if (*p->awaits) {
 			buf_str(out, ", for ");

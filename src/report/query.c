@@ -70,6 +70,12 @@ const struct trace_place *report_place(const struct report *rep, uint64_t place)
 		     : NULL;
 }
 
+bool report_same_place(const struct trace_place *a, const struct trace_place *b)
+{
+	return a == b || (a && b && a->line == b->line && !strcmp(a->function, b->function) &&
+			  !strcmp(a->file, b->file));
+}
+
 const struct trace_place *report_leaf(const struct report *rep, uint64_t place)
 {
 	const struct trace_place *leaf =

@@ -55,12 +55,6 @@ static bool same_text(const struct buf *a, const struct buf *b)
 	return a->len == b->len && (!a->len || !memcmp(a->data, b->data, a->len));
 }
 
-static bool same_place(const struct trace_place *a, const struct trace_place *b)
-{
-	return a == b || (a && b && a->line == b->line && !strcmp(a->function, b->function) &&
-			  !strcmp(a->file, b->file));
-}
-
 static uint64_t hash_row(const struct wait_row *row, const struct trace_place *p)
 {
 	uint64_t hash = p ? hash_string(p->line, p->function) : 0;
@@ -84,7 +78,7 @@ static int add(const struct report *rep, struct wait_rows *rows, struct map *kno
 	other = map_get(known, hash, 0);
 	if (other && same_text(&other->awaits, &row->awaits) &&
 	    same_text(&other->owner, &row->owner) &&
-	    same_place(report_place(rep, other->first->place), p)) {
+	    report_same_place(report_place(rep, other->first->place), p)) {
 		buf_done(&row->awaits);
 		buf_done(&row->owner);
 		return hist_merge(&other->waits, &w->waits);

@@ -50,7 +50,7 @@ static const struct trace_kind kinds[N_KINDS] = {
 	[K_IN_PLACE] = {.role = TR_WORKER, .name = "block_in_place", .full_name = "block_in_place"},
 };
 
-enum { P_NONE, P_LOCK, P_SLEEP, P_SOCKET, P_NOTIFY, P_SEND };
+enum { P_NONE, P_LOCK, P_SLEEP, P_SOCKET, P_NOTIFY, P_SEND, P_SLEEP_TOO };
 
 static const struct trace_place places[] = {
 	{.function = "app::task",
@@ -78,6 +78,12 @@ static const struct trace_place places[] = {
 	 .line = 50,
 	 .flags = TRACE_PLACE_OWN,
 	 .awaits = "tokio::sync::mpsc::bounded::send"},
+	/* Another number of a place that reads as P_SLEEP. */
+	{.function = "app::other",
+	 .file = "src/main.rs",
+	 .line = 20,
+	 .flags = TRACE_PLACE_OWN,
+	 .awaits = "tokio::time::sleep::Sleep"},
 };
 
 /* Innermost first. C is nobody's own code, also where its source file is known. */

@@ -267,6 +267,33 @@ static void test_requests_blocked(void **state)
 	}
 }
 
+/* A line may have several places: their waits are waits at one. */
+static void test_requests_at_one_line(void **state)
+{
+	struct recording rec = {.length_ns = 1000 * MS};
+
+	(void)state;
+	worker(&rec, 0);
+	spawn(&rec, 0, 1 * MS, K_TASK, 1);
+	for (unsigned i = 0; i < 3; i++) {
+		const uint64_t t = (2 + 40 * i) * MS;
+		const unsigned outcome = i == 2 ? TO_READY : TO_PENDING;
+
+		if (i)
+			wake(&rec, 0, t, K_TASK, 1);
+		poll_begin(&rec, 0, t, K_TASK, 1);
+		at(&rec, 0, t, TE_FUTURE_BEGIN, i ? 0 : TRACE_FUTURE_FIRST, K_HANDLER, 0x1000, 0);
+		at(&rec, 0, t + 1 * US, TE_FUTURE_END, outcome, K_HANDLER, 0x1000, 0);
+		poll_end(&rec, 0, t + 1 * US, K_TASK, 1, outcome,
+			 i == 0	  ? P_SLEEP
+			 : i == 1 ? P_SLEEP_TOO
+				  : P_NONE);
+	}
+	expect_rule(&rec, "slow-requests",
+		    "requests to app::order took up to 80.0 ms (99 %), 99 % of it waiting for "
+		    "tokio::time::sleep::Sleep at src/main.rs:20 app::other\n");
+}
+
 static void test_long_polls_without_cpu(void **state)
 {
 	struct recording rec = {
@@ -1205,6 +1232,7 @@ int main(void)
 		cmocka_unit_test(test_long_poll_of_a_torso),
 		cmocka_unit_test(test_long_poll_preempted),
 		cmocka_unit_test(test_requests_blocked),
+		cmocka_unit_test(test_requests_at_one_line),
 		cmocka_unit_test(test_open_poll),
 		cmocka_unit_test(test_blocking_calls),
 		cmocka_unit_test(test_spin),

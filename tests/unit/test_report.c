@@ -789,6 +789,8 @@ static struct report *report_of(const struct script *s, const struct trace_cpu *
 	char path[] = "/tmp/test_report.XXXXXX";
 	const struct trace_process process = {.pid = 4242, .exe = "/app", .cmdline = "app"};
 	const struct trace_thread thread = {.tid = 4242, .name = "app"};
+	const struct trace_place place = {
+		.function = "shop::order", .file = "src/order.rs", .line = 7, .awaits = "sleep"};
 	struct trace_writer *w;
 	struct report *rep;
 	struct error err = {0};
@@ -799,6 +801,9 @@ static struct report *report_of(const struct script *s, const struct trace_cpu *
 	for (size_t i = 0; i < N_KINDS; i++)
 		assert_int_equal(trace_writer_kind(w, &kinds[i], &index), 0);
 	assert_int_equal(trace_writer_thread(w, &thread, &index), 0);
+	/* Two places of one line. */
+	for (size_t i = 0; i < 2; i++)
+		assert_int_equal(trace_writer_place(w, &place, &index), 0);
 	assert_int_equal(trace_writer_events(w, 0, s->ev, s->n), 0);
 	if (cpu)
 		assert_int_equal(trace_writer_cpu(w, cpu), 0);
@@ -931,6 +936,32 @@ static void test_poll_of_requests(void **state)
 		assert_int_equal(strstr(text, note) != NULL, n == 2);
 		free(text);
 	}
+	free(s);
+}
+
+/* A request that waits at two places of one line, half of its time at each. */
+static void test_waits_at_one_line(void **state)
+{
+	struct script *s = calloc(1, sizeof(*s));
+	char *text;
+
+	(void)state;
+	assert_non_null(s);
+	at(s, 0, TE_SPAWN, 0, K_CONN, 2, 0);
+	for (unsigned i = 0; i < 3; i++) {
+		const uint64_t t = (2 + 40 * i) * MS;
+		const unsigned outcome = i == 2 ? TO_READY : TO_PENDING;
+
+		if (i)
+			at(s, t, TE_WAKE, TW_SCHEDULED, K_CONN, 2, 0);
+		at(s, t, TE_POLL_BEGIN, 0, K_CONN, 2, 0);
+		at(s, t, TE_FUTURE_BEGIN, i ? 0 : TRACE_FUTURE_FIRST, K_ORDER, 0x100, 0);
+		at(s, t + 1 * US, TE_FUTURE_END, outcome, K_ORDER, 0x100, 0);
+		at(s, t + 1 * US, TE_POLL_END, outcome, K_CONN, 2, i < 2 ? 1 + i : 0);
+	}
+	text = text_of(s, NULL);
+	assert_non_null(strstr(text, "waiting 99 %: src/order.rs:7 shop::order"));
+	free(text);
 	free(s);
 }
 
@@ -1104,6 +1135,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_one_count),
 		cmocka_unit_test(test_equal_numbers),
 		cmocka_unit_test(test_poll_of_requests),
+		cmocka_unit_test(test_waits_at_one_line),
 		cmocka_unit_test(test_busy_once),
 		cmocka_unit_test(test_cost),
 		cmocka_unit_test(test_futures_in_window),
