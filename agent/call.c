@@ -144,19 +144,20 @@ void agent_wait_end(const struct agent_hook *hook, uint64_t begun, const uint64_
 		return;
 	struct agent_notes *n = agent_peek_notes();
 	bool live = n && agent_live();
+	/* A signal handler may have switched it off meanwhile, by which the clock is forbidden. */
+	if (!live)
+		return;
 	if (begun != WAIT_PARK) {
 		uint64_t ticks = arch_ticks() - (begun - WAIT_TICKS);
 
-		if (live)
-			agent_put_wait(n, 0);
+		agent_put_wait(n, 0);
 		if (ticks >= agent_state()->call_min_ticks)
 			call_long(hook, ticks, frame, false);
 		return;
 	}
 	/* An int: the upper half of the register may hold anything. */
 	uint64_t idle = is_epoll(hook->kind) && !(uint32_t)result ? AGENT_UNPARK_IDLE : 0;
-	if (live)
-		agent_put(n, AE_UNPARK, agent_ref(hook->kind, idle));
+	agent_put(n, AE_UNPARK, agent_ref(hook->kind, idle));
 }
 
 void agent_spawn(const struct agent_hook *hook, const uint64_t *frame)

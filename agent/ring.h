@@ -46,7 +46,7 @@
 #include <stdint.h>
 
 #define AGENT_MAGIC 0x0031786c6c6f70ULL /* "pollx1\0" */
-#define AGENT_ABI 24u
+#define AGENT_ABI 25u
 #define AGENT_STUB_BYTES 16u
 #define AGENT_MAX_HOOKS 65535u
 #define AGENT_KIND_NONE 0xffffu
@@ -589,8 +589,8 @@ _Static_assert(AH_N_TYPES <= 24, "agent_image.thunks");
 
 /* Alone in its page; the kernel zeroes it in a fork's child, so the child is never traced. */
 struct agent_switch {
-	uint32_t enabled; /* written last at attach, first at detach */
-	uint32_t reserved;
+	uint32_t enabled;  /* written last at attach, first at detach */
+	uint32_t no_clock; /* agent: a thread has forbidden itself to read the clock; it stays so */
 };
 
 /*

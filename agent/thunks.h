@@ -11,10 +11,11 @@
 #define STATE_REGISTERED 80
 #define STATE_CALL_MIN 84
 #define STATE_MAY_CALL 192
+#define SWITCH_NO_CLOCK 4
 #define FUTURE_BYTES 64
 #define FLAG_FRAME 128
 #define REGISTERED 2
-#define IMAGE_ABI 24
+#define IMAGE_ABI 25
 /* struct agent_private: the state, the threads, the notes. */
 #define AGENT_NOTES (448 + 8192 * 32)
 #define AGENT_NOTES_BYTES 1408
@@ -26,6 +27,8 @@
 #define SYS_PRCTL 157
 #define SYS_SECCOMP 317
 #define PR_SET_SECCOMP 22
+#define PR_SET_TSC 26
+#define PR_TSC_SIGSEGV 2
 #define PR_SET_SYSCALL_USER_DISPATCH 59
 #define SECCOMP_SET_MODE_FILTER 1 /* and 0, SECCOMP_SET_MODE_STRICT; the others only ask */
 /* The FUTEX_* operations that wait: WAIT, LOCK_PI, WAIT_BITSET, LOCK_PI2. */
@@ -43,6 +46,8 @@ _Static_assert((int)AGENT_HOOK_FRAME == FLAG_FRAME, "thunks");
 _Static_assert(offsetof(struct agent_state, registered) == STATE_REGISTERED, "thunks");
 _Static_assert(offsetof(struct agent_state, call_min_ticks) == STATE_CALL_MIN, "thunks");
 _Static_assert(offsetof(struct agent_state, may_call) == STATE_MAY_CALL, "thunks");
+_Static_assert(offsetof(struct agent_switch, enabled) == 0, "thunks");
+_Static_assert(offsetof(struct agent_switch, no_clock) == SWITCH_NO_CLOCK, "thunks");
 _Static_assert((int)AGENT_CONFINE_PRCTL == CONFINE_PRCTL, "thunks");
 _Static_assert((int)AGENT_CONFINE_SYSCALL == CONFINE_SYSCALL, "thunks");
 _Static_assert(sizeof(struct agent_private) == AGENT_STATE_BYTES, "thunks");

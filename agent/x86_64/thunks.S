@@ -360,6 +360,10 @@ FUNCTION thunk_call
 	call *HOOK_ORIG(%rbx)
 	.cfi_def_cfa %rbp, 16
 	movq %rax, %rcx
+	/* A signal handler may have forbidden the clock meanwhile. */
+	movq agent_image_live(%rip), %rdx
+	cmpl $0, (%rdx)
+	je 1f
 	rdtsc
 	shlq $32, %rdx
 	orq %rdx, %rax
@@ -466,10 +470,11 @@ FUNCTION thunk_wait
 END thunk_wait
 
 /*
- * A function that may bring a seccomp filter, or have system calls handed to the program. From the moment before on the agent makes no more system
- * calls: the thread makes its next step when it is back, and other threads that the filter is put on,
- * too, see the word before the kernel does that. Also while the agent is off: the tool may be about to
- * enable it. No register is touched but those that a call through a PLT may change.
+ * A function that may bring a seccomp filter, or have system calls handed to the program. From the
+ * moment before on the agent makes no more system calls: the thread makes its next step when it is
+ * back, and other threads that the filter is put on, too, see the word before the kernel does that.
+ * Also while the agent is off: the tool may be about to enable it. Where the thread forbids itself
+ * to read the clock, the agent is switched off. No register is touched but those that a call through a PLT may change.
  */
 FUNCTION thunk_confine
 	shlq $HOOK_SHIFT, %rax
@@ -481,8 +486,12 @@ FUNCTION thunk_confine
 	cmpl $PR_SET_SECCOMP, %edi
 	je 2f
 	cmpl $PR_SET_SYSCALL_USER_DISPATCH, %edi
+	je 2f
+	cmpl $PR_SET_TSC, %edi
 	jne 3f
-	jmp 2f
+	cmpl $PR_TSC_SIGSEGV, %esi
+	jne 3f
+	jmp 4f
 .Lconfine_syscall:
 	cmpl $SYS_SECCOMP, %edi
 	jne 1f
@@ -494,7 +503,16 @@ FUNCTION thunk_confine
 	cmpl $PR_SET_SECCOMP, %esi
 	je 2f
 	cmpl $PR_SET_SYSCALL_USER_DISPATCH, %esi
+	je 2f
+	cmpl $PR_SET_TSC, %esi
 	jne 3f
+	cmpl $PR_TSC_SIGSEGV, %edx
+	jne 3f
+	/* The tool enables it first, and then looks at the other word. */
+4:	movq agent_image_live(%rip), %r11
+	movl $1, SWITCH_NO_CLOCK(%r11)
+	movl $0, (%r11)
+	jmp 3f
 2:	movq agent_image_state(%rip), %r11
 	movl $0, STATE_MAY_CALL(%r11)
 3:	movq HOOK_ORIG(%rax), %r11

@@ -99,6 +99,7 @@ enum {
 	WORD_NO_DUMP_STATE,
 	WORD_BLOCKS,
 	WORD_RETIRED = WORD_BLOCKS + LAYOUT_MAX_BLOCKS,
+	WORD_CLOCK, /* of PR_GET_TSC */
 	WORD_ACROSS,
 };
 _Static_assert(WORD_ACROSS + ACROSS_WORDS <= LAYOUT_WORD_PROGRAMS, "words");
@@ -279,12 +280,12 @@ static size_t give_back(struct stub_call *calls, const struct stale_agents *all,
 	return n;
 }
 
-/* What can be asked for while the program runs. */
+/* What can be asked for while the program runs, and whether the thread may read the clock. */
 static int make_rest(struct injector *in, struct code_cave *cave, const struct layout *l,
 		     const struct stale_agents *all, uint64_t rings_in_use, bool reused,
-		     struct error *err)
+		     bool ask_clock, struct error *err)
 {
-	struct stub_call calls[4 + LAYOUT_MAX_BLOCKS + MAX_GIVEN_BACK];
+	struct stub_call calls[5 + LAYOUT_MAX_BLOCKS + MAX_GIVEN_BACK];
 	struct remote_calls remote_calls = {.calls = calls, .done_at = word(l, WORD_DONE)};
 	size_t n = 0;
 
@@ -312,9 +313,55 @@ static int make_rest(struct injector *in, struct code_cave *cave, const struct l
 	calls[n++] = (struct stub_call){.nr = __NR_prctl,
 					.args = {PR_SET_VMA, PR_SET_VMA_ANON_NAME, l->data,
 						 l->data_bytes, word(l, WORD_NAME)}};
+	if (ask_clock)
+		calls[n++] = (struct stub_call){.nr = __NR_prctl,
+						.args = {PR_GET_TSC, word(l, WORD_CLOCK)}};
 	n += give_back(calls + n, all, rings_in_use);
 	remote_calls.n_calls = n;
 	return inject_run(in, cave, &remote_calls, err);
+}
+
+bool agent_mapping_no_clock(const struct process *p, uint64_t live)
+{
+	struct agent_switch there = {0};
+
+	return memory_read(p, live, &there, sizeof(there)) == 0 && there.no_clock;
+}
+
+static int no_clock(const struct process *p, struct error *err)
+{
+	return error_set(err, -EPERM,
+			 "process %d forbids itself to read the processor's clock "
+			 "(PR_SET_TSC), which the agent does for each event: the kernel would kill "
+			 "the program (SIGSEGV); use --backend=kernel",
+			 p->pid);
+}
+
+/* The first list in the agent's own place. A filter that forbids the question is no reason not to
+ * record. */
+static int prepare(struct injector *in, struct code_cave *cave, const struct layout *l,
+		   const struct stale_agents *all, uint64_t rings_in_use, bool reused,
+		   struct error *err)
+{
+	const uint64_t unknown = 0;
+	uint64_t clock = 0;
+	struct error why = {0};
+	int rc = memory_write(in->process, word(l, WORD_CLOCK), &unknown, sizeof(unknown));
+
+	if (rc < 0)
+		return error_sys(err, rc, "cannot write into process %d", in->process->pid);
+	rc = make_rest(in, cave, l, all, rings_in_use, reused, true, &why);
+	if (rc == -EPERM)
+		return make_rest(in, cave, l, all, rings_in_use, reused, false, err);
+	if (rc < 0) {
+		if (err)
+			*err = why;
+		return rc;
+	}
+	return memory_read_u64(in->process, word(l, WORD_CLOCK), &clock) == 0 &&
+			       (uint32_t)clock == PR_TSC_SIGSEGV
+		       ? no_clock(in->process, err)
+		       : 0;
 }
 
 /* Those of `old` are replaced in place, if it has any of that size; `all` are the earlier areas. */
@@ -337,7 +384,7 @@ static int make_rings(struct injector *in, struct layout *l, const struct stale_
 
 	if (rc < 0)
 		return error_sys(err, rc, "cannot write into process %d", p->pid);
-	rc = make_rest(in, &cave, l, all, at, reused, err);
+	rc = prepare(in, &cave, l, all, at, reused, err);
 	if (rc < 0) {
 		if (err && !err->code)
 			error_sys(err, rc, "process %d was refused memory for the agent", p->pid);
@@ -708,6 +755,9 @@ int agent_mapping_make(struct injector *in, struct hooks *h, struct layout *l,
 		return error_sys(err, rc, "cannot place the agent");
 	const struct means means = read_means(p);
 
+	for (size_t i = 0; i < old->n; i++)
+		if (agent_mapping_no_clock(p, old->v[i].live))
+			return no_clock(p, err);
 	TRY(maps_read(p, &maps, err));
 	limit_rings(&means, most_rings(old, rings->ring_bytes), rings);
 	l->rings_bytes = rings_bytes(rings);

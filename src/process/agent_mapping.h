@@ -53,6 +53,9 @@ int agent_mapping_make(struct injector *in, struct hooks *h, struct layout *l,
 		       const struct stale_agents *old, const struct process_object *main_object,
 		       struct agent_rings *rings, bool *ret_reused, struct error *err);
 
+/* Whether a thread has forbidden itself to read the clock since an agent with this switch was there. */
+bool agent_mapping_no_clock(const struct process *p, uint64_t live);
+
 /* How changes over two pages are made, with the mapping's own place for remote calls. */
 struct across agent_mapping_across(struct injector *in, const struct layout *l);
 

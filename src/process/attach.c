@@ -99,6 +99,7 @@ struct attach {
 	uint32_t may_call; /* enum agent_may, as far as we know */
 	struct seccomp_watch filters;
 	bool shut_in;	   /* a further filter has come */
+	bool no_clock;	   /* a thread has forbidden itself to read the clock: the agent is off */
 	struct error *err; /* of the call that runs on the tracer */
 };
 
@@ -566,6 +567,26 @@ static int set_enabled(struct attach *a, uint32_t enabled)
 	return memory_write(&a->process, a->layout.live, &enabled, sizeof(enabled));
 }
 
+/* The program may do that at any time, and turns the agent off then: what comes is not seen. */
+static void look_for_clock(struct attach *a)
+{
+	if (a->no_clock || !agent_mapping_no_clock(&a->process, a->layout.live))
+		return;
+	a->no_clock = true;
+	coverage_add(&a->coverage, "end of the events", 0, 1,
+		     "the program forbade itself to read the processor's clock (PR_SET_TSC), which "
+		     "the agent does for each event: from then on nothing was recorded");
+}
+
+static int enable(struct attach *a)
+{
+	int rc = set_enabled(a, 1);
+
+	/* Just before that: the program has written both words, first the one that stays. */
+	look_for_clock(a);
+	return rc == 0 && a->no_clock ? set_enabled(a, 0) : rc;
+}
+
 static int load_agent(struct attach *a, struct injector *in, struct stale_agents *old,
 		      struct error *err)
 {
@@ -899,7 +920,7 @@ int attach_followed(struct follow **follow, pid_t pid, const struct attach_optio
 
 int attach_go(struct attach *a, struct error *err)
 {
-	int rc = a->loaded ? set_enabled(a, 1) : 0;
+	int rc = a->loaded ? enable(a) : 0;
 
 	if (rc < 0)
 		error_sys(err, rc, "cannot enable the agent in process %d", a->process.pid);
@@ -921,6 +942,7 @@ static int unload(void *arg)
 	struct attach *a = arg;
 	int rc = set_enabled(a, 0);
 
+	look_for_clock(a);
 	if (rc == 0)
 		rc = hooks_unflip(&a->hooks, &a->process, &a->layout);
 	if (rc < 0)
@@ -1115,6 +1137,7 @@ bool attach_may_wake(struct attach *a)
 {
 	uint32_t may_call;
 
+	look_for_clock(a);
 	if (!a->may_call)
 		return false;
 	if (memory_read(&a->process, a->layout.data + offsetof(struct agent_state, may_call),

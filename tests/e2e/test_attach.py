@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Attaching to what is not as usual: under seccomp filters, locked, held, in another namespace, changing."""
+import ctypes
 import json
 import os
 import re
@@ -183,6 +184,91 @@ def test_filters_past_libc(pollux, suite, tmp_path):
         assert target.end() == 0, target.errors
     report = driver.report(pollux, tmp_path / "trace.plx")
     assert any(c["item"] == "stacks" and "further seccomp filter" in c["note"] for c in report["coverage"])
+
+
+# Threads that may not read the processor's clock: the program asks the kernel for the time.
+NO_CLOCK = """
+#define _GNU_SOURCE
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+int clock_gettime(clockid_t clock, struct timespec *ret)
+{
+	return syscall(SYS_clock_gettime, clock, ret);
+}
+
+static void forbid(int signo)
+{
+	if (prctl(PR_SET_TSC, PR_TSC_SIGSEGV, 0, 0, 0))
+		abort();
+	if (signo)
+		syscall(SYS_prctl, PR_SET_NAME, "forbidden", 0, 0, 0);
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+	signal(SIGUSR1, forbid);
+	if (getenv("NO_CLOCK"))
+		forbid(0);
+}
+"""
+
+
+@pytest.fixture(name="no_clock")
+def fixture_no_clock(tmp_path):
+    """The environment of a program that can do without the clock."""
+    source, library = tmp_path / "no_clock.c", tmp_path / "no_clock.so"
+    source.write_text(NO_CLOCK)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-w", "-o", library, source], check=True)
+    return {"LD_PRELOAD": str(library)}
+
+
+def test_no_clock(pollux, suite, trace, no_clock):
+    """The agent would read the clock, and the kernel kill the program for it."""
+    env = {**no_clock, "NO_CLOCK": "1"}
+    with driver.Target(suite(), "steady", env=env) as target:
+        target.go()
+        for _ in range(2):
+            result = record(pollux, target.pid, trace)
+            assert result.returncode == 1 and "PR_SET_TSC" in result.stderr, result.stderr
+        target.go()
+        assert target.end() == 0, target.errors
+        assert target.output() == ["steady to the end"]
+    words = [f"{name}={value}" for name, value in env.items()]
+    result = driver.run(pollux, "record", "-o", trace, "--", "env", *words, suite(), "multi_thread")
+    assert result.returncode == 0 and '{"truth"' in result.stdout, result.stderr
+    assert any("PR_SET_TSC" in c["note"] for c in driver.report(pollux, trace)["coverage"])
+
+
+def test_clock_is_forbidden_later(pollux, suite, tmp_path, no_clock):
+    """One thread after the other forbids itself the clock while it is recorded: the agent is off from the first on."""
+    trace = tmp_path / "trace.plx"
+    with driver.Target(suite(), "steady", env=no_clock) as target:
+        target.go()
+        recorder = driver.Recorder(pollux, target.pid, trace)
+        driver.until_slept(target.pid, 100)
+        libc, deadline = ctypes.CDLL(None), time.monotonic() + driver.TIMEOUT
+        for tid in os.listdir(f"/proc/{target.pid}/task"):
+            assert libc.tgkill(target.pid, int(tid), signal.SIGUSR1) == 0
+            while Path(f"/proc/{target.pid}/task/{tid}/comm").read_text() != "forbidden\n":
+                assert target.process.poll() is None and time.monotonic() < deadline
+                time.sleep(0.002)
+        assert not driver.enabled(target.pid)
+        driver.until_slept(target.pid, 100)
+        code, said = recorder.stop()
+        assert code == 0, said
+        again = record(pollux, target.pid, tmp_path / "again.plx")
+        assert again.returncode == 1 and "PR_SET_TSC" in again.stderr, again.stderr
+        target.go()
+        assert target.end() == 0, target.errors
+        assert target.output() == ["steady to the end"]
+    report = driver.report(pollux, trace)
+    assert report["events"] > 100
+    assert any("PR_SET_TSC" in c["note"] for c in report["coverage"])
 
 
 def test_lock_of_a_stranger(pollux, suite, trace):

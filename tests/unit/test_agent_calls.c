@@ -208,6 +208,42 @@ static bool confines(const struct agent_hook *h, long nr, long what, long then)
 	return none;
 }
 
+/* Where a thread forbids itself to read the clock the agent is switched off before, and stays so. */
+static void test_calls_that_forbid_the_clock(void **state)
+{
+	const struct agent_hook *prctl_hook =
+		area_hook(&area, AH_CONFINE, AGENT_CONFINE_PRCTL, call_orig);
+	const struct agent_hook *syscall_hook =
+		area_hook(&area, AH_CONFINE, AGENT_CONFINE_SYSCALL, call_orig);
+	const struct {
+		const struct agent_hook *hook;
+		long args[3];
+		bool forbids;
+	} calls[] = {
+		{prctl_hook, {26, 2, 0}, true},	 /* PR_SET_TSC, PR_TSC_SIGSEGV */
+		{prctl_hook, {26, 1, 0}, false}, /* PR_TSC_ENABLE */
+		{prctl_hook, {25, 2, 0}, false},
+		{syscall_hook, {SYS_prctl, 26, 2}, true},
+		{syscall_hook, {SYS_prctl, 26, 1}, false},
+		{syscall_hook, {SYS_prctl, 25, 2}, false},
+		{syscall_hook, {SYS_getpid, 26, 2}, false},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+		syscall_fn fn = (syscall_fn)area_stub(&area, calls[i].hook);
+
+		*area.live = (struct agent_switch){.enabled = 1};
+		assert_int_equal(fn(calls[i].args[0], calls[i].args[1], calls[i].args[2]),
+				 call_result);
+		assert_int_equal(call_args[1], calls[i].args[1]);
+		assert_int_equal(area.live->enabled, !calls[i].forbids);
+		assert_int_equal(area.live->no_clock, calls[i].forbids);
+	}
+	*area.live = (struct agent_switch){.enabled = 1};
+	expect_nothing();
+}
+
 /* Also while it is switched off: the tool may be about to enable it. */
 static void test_calls_that_confine(void **state)
 {
@@ -231,6 +267,7 @@ static void test_calls_that_confine(void **state)
 			assert_true(confines(h, SYS_seccomp, 1, 1));
 			assert_false(confines(h, SYS_seccomp, 2, 0)); /* it only asks */
 			assert_true(confines(h, SYS_prctl, 22, 2));
+			assert_false(confines(h, SYS_prctl, 26, 2));
 			assert_true(confines(h, SYS_prctl, 59, 1));
 			assert_false(confines(h, SYS_prctl, 38, 1));
 			assert_false(confines(h, SYS_getpid, 22, 22));
@@ -495,6 +532,7 @@ int main(void)
 		WITH(test_calls, setup),
 		WITH(test_futex_operations, setup),
 		WITH(test_calls_that_confine, setup),
+		WITH(test_calls_that_forbid_the_clock, setup),
 		WITH(test_no_gettid_without_leave, setup),
 		WITH(test_fork_in_an_event, setup),
 		WITH(test_trampolines, setup),
