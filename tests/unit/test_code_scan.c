@@ -40,7 +40,8 @@ static void add(struct hits *h, const uint8_t *code, size_t i, size_t operand, b
 static void look_at_each(struct hits *h, const uint8_t *p, size_t len, unsigned pattern)
 {
 	for (size_t i = 0; i + (pattern == CODE_SYSCALLS ? 2 : 7) <= len; i++) {
-		bool wide = (p[i] & 0xfb) == 0x48 && (p[i + 2] & 0xc7) == 5;
+		bool wide =
+			pattern != CODE_SYSCALLS && (p[i] & 0xfb) == 0x48 && (p[i + 2] & 0xc7) == 5;
 
 		if (pattern == CODE_TAKES && wide && p[i + 1] == 0x8d)
 			add(h, p, i, 3, false);
