@@ -15,12 +15,12 @@
 #include "base/vec.h"
 #include "binary/names.h"
 #include "future/await.h"
+#include "future/handler_name.h"
 #include "future/program.h"
 #include "future/future_path.h"
 #include "runtime/futures.h"
 #include "runtime/root_polls.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -158,78 +158,48 @@ static const char *only_own(const struct program *p)
 	return own;
 }
 
-static bool in_path(char c)
+/* A function of the program's own in a program; NULL: none. */
+static const char *any_own(const struct program *p)
 {
-	return c == ':' || c == '_' || isalnum((unsigned char)c);
-}
-
-/* The type of the program's own for which a library's generic function was made:
- * "poem::…::call::{async_fn_env#0}<shop::order>" (free). NULL: none, or it has a function's name, which is better
- * (handler_name()). */
-static char *own_parameter(const char *full_name, const struct program *p)
-{
-	const char *parameters = strchr(full_name, '<'), *own = NULL;
-
-	for (size_t i = 0; i < p->n_places && !own; i++)
+	for (size_t i = 0; i < p->n_places; i++)
 		if (p->places[i].flags & TRACE_PLACE_OWN)
-			own = p->places[i].function;
-	const char *end = own ? strstr(own, "::") : NULL;
-
-	if (!parameters || !end || strstr(parameters, "::{") || strstr(parameters, "fn("))
-		return NULL;
-	size_t len = (size_t)(end - own) + 2;
-
-	for (const char *at = parameters; (at = strstr(at, "::")); at += 2) {
-		const char *begin = at;
-
-		while (begin > parameters && in_path(begin[-1]))
-			begin--;
-		if (strncmp(begin, own, len) != 0)
-			continue;
-		for (len = 0; in_path(begin[len]);)
-			len++;
-		return strndup(begin, len);
-	}
+			return p->places[i].function;
 	return NULL;
 }
 
-/* "shop::Order::handle", of the body of an async method, whose name says the trait's function only:
- * "shop::{impl#3}::handle::{async_block_env#0}" (free). NULL: it is none. */
-static char *method_name(struct debug *d, const struct dw_type *t)
+/* The type of what a coroutine has captured as `self`; NULL: nothing. */
+static const struct dw_type *self_of(struct debug *d, const struct dw_type *t)
 {
-	static const char impl[] = "::{impl#";
-	const char *at = strstr(t->full_name, impl), *method = at ? strstr(at, "}::") : NULL;
 	const struct dw_type *captured = NULL, *self;
-	char *name;
 
 	for (size_t i = 0; i < t->n_variants && !captured; i++)
 		if (!t->variants[i].is_default && !t->variants[i].value)
 			captured = dw_member_type(d, &t->variants[i].member);
-	if (!method || !captured)
+	if (!captured)
 		return NULL;
 	self = dw_member_type(d, dw_find_member(captured, "self")
 					 ?: dw_find_member(captured, "__self"));
-	if (self && self->class == DC_POINTER)
-		self = dw_type_of(d, self->target_ref);
-	if (!self || !self->full_name || !strstr(self->full_name, "::"))
-		return NULL;
-	/* its parameters are none of the name */
-	int len = (int)strcspn(self->full_name, "<{");
-
-	return asprintf(&name, "%.*s::%s", len, self->full_name, method + strlen("}::")) < 0 ? NULL
-											     : name;
+	return self && self->class == DC_POINTER ? dw_type_of(d, self->target_ref) : self;
 }
 
 /* The name of a handler that is better than its type's; NULL: none is (free). */
 static char *better_name(struct debug *d, const struct dw_type *t, const struct program *p)
 {
-	const char *own = dw_is_coroutine(t) ? NULL : only_own(p);
 	_cleanup_free_ char *where = dw_coroutine_where(t);
+	const struct dw_type *self;
+	const char *own;
 
-	if (!dw_is_coroutine(t))
+	if (!dw_is_coroutine(t)) {
+		own = only_own(p);
 		return own ? strdup(own) : NULL;
-	return where && text_library_file(where) ? own_parameter(t->full_name, p)
-						 : method_name(d, t);
+	}
+	if (where && text_library_file(where)) {
+		own = any_own(p);
+		return own ? handler_name_by_parameter(t->full_name, own) : NULL;
+	}
+	self = self_of(d, t);
+	return self && self->full_name ? handler_name_by_method(t->full_name, self->full_name)
+				       : NULL;
 }
 
 /* Whether the future serves others, or handles what is served, by a program of chains. False: out of

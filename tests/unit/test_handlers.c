@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Why a recording has no requests by handler: which symbols tell of hyper's connections, and which reason
- * follows from what the recording has of them. */
+ * follows from what the recording has of them. Which tasks are connections. */
 #include "capture/agent/handlers.h"
 #include "runtime/futures.h"
+#include "trace/labels.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -114,11 +115,46 @@ static void the_reason(void **state)
 	expect(&unplaced, &request, true, NULL, 1, 1, "");
 }
 
+/* Tasks that serve: names as the debug information of programs with these libraries has them. */
+static void the_connections(void **state)
+{
+	static const struct {
+		const char *name, *full, *connection;
+	} rows[] = {
+		{"warp_::blocks",
+		 "hyper::server::server::new_svc::NewSvcTask<hyper::server::tcp::addr_stream::"
+		 "AddrStream, ..>",
+		 "hyper connection"},
+		{"poem::server::run_with_graceful_shutdown::{async_block#5}<..>",
+		 "poem::server::{impl#2}::run_with_graceful_shutdown::{async_fn#0}::{async_block_"
+		 "env#5}<..>",
+		 "poem connection"},
+		{"salvo_core::server::try_serve::{async_block#0}<..>",
+		 "salvo_core::server::{impl#0}::try_serve::{async_fn#0}::{async_block_env#0}<..>",
+		 "salvo connection"},
+		{"poem_::work::mailer", "poem_::work::mailer::{async_fn_env#0}", NULL},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct trace_kind k = {
+			.role = TR_TASK, .name = rows[i].name, .full_name = rows[i].full};
+
+		if (rows[i].connection)
+			assert_string_equal(kind_connection(&k), rows[i].connection);
+		else
+			assert_null(kind_connection(&k));
+		k.role = TR_FUTURE;
+		assert_null(kind_connection(&k));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_symbols_of_hyper),
 		cmocka_unit_test(the_reason),
+		cmocka_unit_test(the_connections),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Names of handlers of requests, where that of their future's type names something of a library's, or of a trait. */
+#pragma once
+
+/* The type of the program's own for which a library's generic async function was made: "shop::order" of
+ * "poem::endpoint::map_to_response::{impl#1}::call::{async_fn_env#0}<shop::order>". `own` is any function of the
+ * program's. NULL: none, or the parameter is a closure's or a function's, which has a better name of its own; free()
+ * it. */
+char *handler_name_by_parameter(const char *full_name, const char *own);
+
+/* "shop::Order::handle", of "shop::{impl#3}::handle::{async_block_env#0}", the body of an async method of the type
+ * `self`. NULL: it is none; free() it. */
+char *handler_name_by_method(const char *full_name, const char *self);
