@@ -12,18 +12,18 @@
 
 /* Causes come before what they may explain: the order of equal scores. */
 static const struct finding_rule *const rules[] = {
-	&rule_events_lost,  &rule_deadlock,	  &rule_read_twice,	&rule_semaphore,
-	&rule_stuck_poll,   &rule_pool_stuck,	  &rule_lost_task,	&rule_runtime_drop,
-	&rule_guard,	    &rule_held_future,	  &rule_channel,	&rule_full_channel,
-	&rule_overtaken,    &rule_unserved,	  &rule_descriptors,	&rule_failing_calls,
-	&rule_overdue,	    &rule_nothing_polled, &rule_panicked,	&rule_open_poll,
-	&rule_throttled,    &rule_no_cpu,	  &rule_pool_full,	&rule_no_progress,
-	&rule_driver,	    &rule_long_polls,	  &rule_blocking_calls, &rule_slow_requests,
-	&rule_spin,	    &rule_convoy,	  &rule_growth,		&rule_kept,
-	&rule_lifo_slot,    &rule_delay,	  &rule_never_polled,	&rule_queue_depth,
-	&rule_dropped,	    &rule_herd,		  &rule_imbalance,	&rule_in_place,
-	&rule_chatty_pool,  &rule_samples_lost,	  &rule_spawns_unseen,	&rule_short,
-	&rule_large_future, &rule_boxed_future,	  &rule_idle_waits,
+	&rule_events_lost, &rule_deadlock,	 &rule_read_twice,     &rule_semaphore,
+	&rule_stuck_poll,  &rule_pool_stuck,	 &rule_lost_task,      &rule_runtime_drop,
+	&rule_guard,	   &rule_held_future,	 &rule_channel,	       &rule_full_channel,
+	&rule_overtaken,   &rule_unserved,	 &rule_descriptors,    &rule_failing_calls,
+	&rule_overdue,	   &rule_nothing_polled, &rule_panicked,       &rule_open_poll,
+	&rule_throttled,   &rule_no_cpu,	 &rule_pool_full,      &rule_no_progress,
+	&rule_driver,	   &rule_long_polls,	 &rule_blocking_calls, &rule_slow_requests,
+	&rule_spin,	   &rule_busy,		 &rule_convoy,	       &rule_growth,
+	&rule_kept,	   &rule_lifo_slot,	 &rule_delay,	       &rule_never_polled,
+	&rule_queue_depth, &rule_dropped,	 &rule_herd,	       &rule_imbalance,
+	&rule_in_place,	   &rule_chatty_pool,	 &rule_samples_lost,   &rule_spawns_unseen,
+	&rule_short,	   &rule_large_future,	 &rule_boxed_future,   &rule_idle_waits,
 };
 #define N_RULES (sizeof(rules) / sizeof(rules[0]))
 

@@ -46,6 +46,8 @@ extern const struct finding_rule rule_throttled, rule_no_cpu;
 extern const struct finding_rule rule_open_poll, rule_long_polls, rule_blocking_calls;
 /* wakes.c */
 extern const struct finding_rule rule_spin, rule_herd;
+/* busy.c */
+extern const struct finding_rule rule_busy;
 /* workers.c */
 extern const struct finding_rule rule_driver, rule_lifo_slot, rule_imbalance, rule_nothing_polled;
 /* delays.c */

@@ -455,6 +455,105 @@ static void test_spin(void **state)
 	expect_rule(&rec, "spin", NULL);
 }
 
+/* A task that the driver wakes again and again: after connecting, but for each tenth of which so many read. */
+static void connects(struct recording *rec, unsigned reads_of_ten, uint64_t every_ns)
+{
+	rec->length_ns = 1000 * MS;
+	worker(rec, 0);
+	spawn(rec, 0, 1 * MS, K_TASK, 1);
+	for (unsigned i = 0; i < 2000; i++) {
+		uint64_t t = 2 * MS + i * every_ns;
+
+		poll(rec, 0, t, 40 * US, K_TASK, 1, TO_PENDING,
+		     i % 10 < reads_of_ten ? P_SOCKET : P_CONNECT);
+		wake(rec, 1, t + 45 * US, K_TASK, 1);
+	}
+}
+
+static void test_connects(void **state)
+{
+	struct recording rec = {0};
+	(void)state;
+	connects(&rec, 0, 100 * US);
+	expect_rule(
+		&rec, "busy-task",
+		"app::task did nothing but connect, 2,000 times (10,003 a second), in 80.0 ms of "
+		"the workers' time, at src/main.rs:60 app::task\n");
+	/* A client that also reads answers, one that serves, and one that pauses. */
+	connects(&rec, 5, 100 * US);
+	expect_rule(&rec, "busy-task", NULL);
+	connects(&rec, 10, 100 * US);
+	expect_rule(&rec, "busy-task", NULL);
+	connects(&rec, 0, 2 * MS);
+	expect_rule(&rec, "busy-task", NULL);
+	/* As many, but each by a task of its own. */
+	rec.length_ns = 1000 * MS;
+	worker(&rec, 0);
+	for (unsigned i = 0; i < 2000; i++) {
+		uint64_t t = 2 * MS + i * 100 * US;
+
+		spawn(&rec, 0, t, K_TASK, 1 + i);
+		poll(&rec, 0, t + US, 40 * US, K_TASK, 1 + i, TO_PENDING, P_CONNECT);
+		wake(&rec, 1, t + 50 * US, K_TASK, 1 + i);
+		poll(&rec, 0, t + 51 * US, 40 * US, K_TASK, 1 + i, TO_READY, 0);
+	}
+	expect_rule(&rec, "busy-task", NULL);
+}
+
+/* Two tasks in turn; of a hundred wakes of the first so many come from outside. */
+static void turns(struct recording *rec, unsigned place, unsigned from_outside, uint64_t poll_ns)
+{
+	rec->length_ns = 1000 * MS;
+	worker(rec, 0);
+	spawn(rec, 0, 1 * MS, K_TASK, 1);
+	spawn(rec, 0, 1 * MS + 1, K_OTHER, 2);
+	wake(rec, 0, 1 * MS + 2, K_TASK, 1);
+	for (unsigned i = 0; i < 4000; i++) {
+		uint64_t t = 2 * MS + i * 100 * US;
+		bool outside = i % 2 && i / 2 % 100 < from_outside;
+
+		poll_begin(rec, 0, t, i % 2 ? K_OTHER : K_TASK, 1 + i % 2);
+		if (!outside)
+			wake(rec, 0, t + US, i % 2 ? K_TASK : K_OTHER, 2 - i % 2);
+		poll_end(rec, 0, t + poll_ns, i % 2 ? K_OTHER : K_TASK, 1 + i % 2, TO_PENDING,
+			 place);
+		if (outside)
+			wake(rec, 1, t + poll_ns + US, K_TASK, 1);
+	}
+}
+
+static void test_wake_each_other(void **state)
+{
+	struct recording rec = {0};
+	struct buf lanes = BUF_INIT;
+	char *got;
+	(void)state;
+	turns(&rec, P_NOTIFY, 0, 18 * US);
+	/* The rest of the recording is as long again. */
+	rec.length_ns = 402 * MS;
+	expect_rule(
+		&rec, "busy-task",
+		"app::task and app::other did nothing but wake each other, 4,000 times (10,004 a "
+		"second), in 72.0 ms of the workers' time, at src/main.rs:40 app::task\n");
+	/* What comes from sockets is work, and so are messages, and what takes time. */
+	turns(&rec, P_NOTIFY, 5, 18 * US);
+	expect_rule(&rec, "busy-task", NULL);
+	turns(&rec, P_SEND, 0, 18 * US);
+	expect_rule(&rec, "busy-task", NULL);
+	turns(&rec, P_NOTIFY, 0, 50 * US);
+	expect_rule(&rec, "busy-task", NULL);
+	/* Both are named to programs. */
+	turns(&rec, P_NOTIFY, 0, 18 * US);
+	rec.length_ns = 402 * MS;
+	got = judged_with_lanes(&rec, NULL, &lanes);
+	buf_str(&lanes, "");
+	assert_non_null(strstr(lanes.data,
+			       "busy-task: 2.000..401.818 ms, process 0, threads 0, tasks "
+			       "2=1 3=2\n"));
+	buf_done(&lanes);
+	free(got);
+}
+
 static void herd(struct recording *rec, unsigned outcome)
 {
 	rec->length_ns = 1000 * MS;
@@ -1236,6 +1335,8 @@ int main(void)
 		cmocka_unit_test(test_open_poll),
 		cmocka_unit_test(test_blocking_calls),
 		cmocka_unit_test(test_spin),
+		cmocka_unit_test(test_connects),
+		cmocka_unit_test(test_wake_each_other),
 		cmocka_unit_test(test_herd),
 		cmocka_unit_test(test_turns),
 		cmocka_unit_test(test_driver),
