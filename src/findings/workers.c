@@ -291,7 +291,8 @@ static bool waits_at_rest(const struct rule_moment *rm, const struct moment_task
 	       leaf->wait == AW_CHANNEL_RECV;
 }
 
-/* Whether the memory shows that the program has nothing to do: *ret_n tasks wait, all for such things. */
+/* Whether the memory shows that the program has nothing to do: *ret_n tasks wait, all for such things, or there
+ * are none, and nothing says that some could not be read. */
 static bool is_at_rest(const struct rule_state *st, uint64_t *ret_n)
 {
 	const struct findings_facts *facts = rule_facts(st);
@@ -300,15 +301,18 @@ static bool is_at_rest(const struct rule_state *st, uint64_t *ret_n)
 	for (size_t k = 0; k < facts->n_moments; k++) {
 		const struct rule_moment *rm = &facts->moments[k];
 
+		if (rm->m.when != MOMENT_END ||
+		    (!rm->m.n_found && (rm->m.n_missed || rm->m.n_notes)))
+			return false;
 		for (size_t i = 0; i < rm->m.n_tasks; i++) {
 			if (!tl_role_counts(rm->m.tasks[i].kind->role))
 				continue;
-			if (rm->m.when != MOMENT_END || !waits_at_rest(rm, &rm->m.tasks[i]))
+			if (!waits_at_rest(rm, &rm->m.tasks[i]))
 				return false;
 			++*ret_n;
 		}
 	}
-	return *ret_n;
+	return facts->n_moments;
 }
 
 static int judge_nothing(struct rule_state *st)
@@ -330,8 +334,12 @@ static int judge_nothing(struct rule_state *st)
 	text_duration(&d->text, facts->scope.length_ns);
 	if (rests) {
 		buf_str(&d->text, ": ");
-		say_count(&d->text, n_tasks, "task waits for a timer, a socket or a message",
-			  "tasks wait for timers, sockets and messages");
+		if (!n_tasks)
+			buf_str(&d->text, "the program has no tasks");
+		else
+			say_count(&d->text, n_tasks,
+				  "task waits for a timer, a socket or a message",
+				  "tasks wait for timers, sockets and messages");
 		return 0;
 	}
 	buf_printf(&d->text,

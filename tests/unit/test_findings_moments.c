@@ -297,6 +297,22 @@ static void test_rests(void **state)
 	      "no task was polled in 1.00 s: the program has no load, or its workers");
 }
 
+/* Nor has a program without tasks anything to do, if it really has none. */
+static void test_no_tasks(void **state)
+{
+	static const char *notes[] = {"the tasks of this runtime could not be read"};
+	(void)state;
+	begin();
+	finds("nothing-polled", "no task was polled in 1.00 s: the program has no tasks\n");
+	scene.m[MOMENT_END].notes = notes;
+	scene.m[MOMENT_END].n_notes = 1;
+	finds("nothing-polled",
+	      "no task was polled in 1.00 s: the program has no load, or its workers");
+	scene.m[MOMENT_END].n_missed = 1;
+	finds("nothing-polled",
+	      "no task was polled in 1.00 s: the program has no load, or its workers");
+}
+
 /* ---- the blocking pool, handles, descriptors ---- */
 
 static void pool(unsigned n_waiting)
@@ -660,8 +676,9 @@ int main(void)
 		cmocka_unit_test(test_held_future),   cmocka_unit_test(test_channel),
 		cmocka_unit_test(test_channel_grows), cmocka_unit_test(test_sends),
 		cmocka_unit_test(test_pending),	      cmocka_unit_test(test_rests),
-		cmocka_unit_test(test_unserved),      cmocka_unit_test(test_broadcast),
-		cmocka_unit_test(test_runtime_drop),  cmocka_unit_test(test_sizes),
+		cmocka_unit_test(test_no_tasks),      cmocka_unit_test(test_unserved),
+		cmocka_unit_test(test_broadcast),     cmocka_unit_test(test_runtime_drop),
+		cmocka_unit_test(test_sizes),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
