@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define FULL_NS (20 * NSEC_PER_MSEC)
 #define FULL_OPEN 3
@@ -128,6 +129,20 @@ static uint64_t busy_ns(const struct pool_state *s)
 	return sum;
 }
 
+/* Where the program hands such closures to the pool, if the line of one is known. */
+static void say_caller(const struct rule_state *st, struct buf *out, uint32_t kind)
+{
+	const struct trace_kind *k = trace_reader_kind(rule_facts(st)->reader, kind);
+
+	for (uint32_t i = 0; k && i < k->n_sites; i++) {
+		if (!strstr(k->sites[i], ".rs:"))
+			continue;
+		buf_str(out, "; spawned at ");
+		text_safe(out, k->sites[i]);
+		return;
+	}
+}
+
 static int judge_pool_full(struct rule_state *st)
 {
 	struct pool_state *s = (struct pool_state *)st;
@@ -172,6 +187,7 @@ static int judge_pool_full(struct rule_state *st)
 		text_exact(&d->text, f->n_open);
 		buf_str(&d->text, " of them since before the end");
 	}
+	say_caller(st, &d->text, kind);
 	d->f.kind = kind;
 	finding_spans(d, s->time_ns, s->time_ns + s->delays.max);
 	finding_of(d, s->serial, s->number);
@@ -252,6 +268,7 @@ static int judge_chatty(struct rule_state *st)
 		buf_str(&d->text, " took only ");
 		text_duration(&d->text, p50);
 		buf_str(&d->text, " each (p50): the way to the blocking pool and back costs more");
+		say_caller(st, &d->text, (uint32_t)e->a);
 		d->f.kind = (uint32_t)e->a;
 	}
 	return 0;
