@@ -21,8 +21,9 @@ struct arch_regs {
 	/* The other general ones: what a thread is just handling is in them. */
 	uint64_t others[ARCH_MAX_OTHERS];
 	unsigned n_others;
-	bool native;			/* it runs code of this architecture, not of its 32 bits */
-	bool enters;			/* at a call's stop: before the call is made */
+	bool native; /* it runs code of this architecture, not of its 32 bits */
+	bool steps;  /* it has a signal after each instruction, by its own wish */
+	bool enters; /* at a call's stop: before the call is made */
 	struct user_regs_struct kernel; /* all of them */
 };
 

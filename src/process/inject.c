@@ -543,13 +543,14 @@ static bool abort_sequence(const struct process *p, pid_t tid, struct arch_regs 
 	return true;
 }
 
-/* Whether a stopped thread may be sent; *ret_regs: where it is to come back to. */
+/* Whether a stopped thread may be sent: not one that steps, since a SIGTRAP which is blocked, as all
+ * signals are during the list, kills. *ret_regs: where it is to come back to. */
 static bool is_fit(const struct injector *in, const struct code_cave *cave,
 		   const struct stopped_thread *t, struct arch_regs *ret_regs)
 {
 	process_step("getregs");
 	return t->state == THREAD_STOPPED && arch_regs_read(t->tid, ret_regs) == 0 &&
-	       ret_regs->native &&
+	       ret_regs->native && !ret_regs->steps &&
 	       !(ret_regs->pc >= in->avoid_start && ret_regs->pc < in->avoid_end) &&
 	       !inside(cave, ret_regs->pc) && abort_sequence(in->process, t->tid, ret_regs);
 }

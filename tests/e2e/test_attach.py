@@ -271,6 +271,44 @@ def test_clock_is_forbidden_later(pollux, suite, tmp_path, no_clock):
     assert any("PR_SET_TSC" in c["note"] for c in report["coverage"])
 
 
+# While it waits for its input, the program's only thread has a signal after each of most instructions.
+STEPS = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+static void trap(int signo)
+{
+}
+
+ssize_t read(int fd, void *to, size_t bytes)
+{
+	ssize_t (*original)(int, void *, size_t) = dlsym(RTLD_NEXT, "read");
+	struct pollfd input = {.events = POLLIN};
+
+	signal(SIGTRAP, trap);
+	while (fd == 0 && poll(&input, 1, 0) == 0)
+		__asm__ volatile("pushfq; orq $0x100, (%%rsp); popfq; mov $2000, %%ecx; 1: dec %%ecx; jnz 1b;"
+				 "pushfq; andq $~0x100, (%%rsp); popfq" ::: "rcx", "memory", "cc");
+	return original(fd, to, bytes);
+}
+"""
+
+
+def test_steps_by_itself(pollux, suite, trace, tmp_path):
+    """A thread that single-steps itself makes no remote call, which would be with the signal blocked."""
+    source, library = tmp_path / "steps.c", tmp_path / "steps.so"
+    source.write_text(STEPS)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-w", "-mno-red-zone", "-o", library, source], check=True)
+    with driver.Target(suite(), "current_thread", env={"LD_PRELOAD": str(library)}) as target:
+        for _ in range(5):
+            result = record(pollux, target.pid, trace)
+            assert result.returncode == 0 or driver.BUSY in result.stderr, result.stderr
+        finish(target)
+
+
 def test_lock_of_a_stranger(pollux, suite, trace):
     """Who may not trace a process can't keep others from it."""
     with driver.Target(suite(), "steady") as target:

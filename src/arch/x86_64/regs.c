@@ -9,6 +9,7 @@
 #include <sys/ptrace.h>
 
 #define USER_CS 0x33 /* 64-bit user code segment: Linux' fixed selector */
+#define TRAP_FLAG 0x100u
 
 static void set(struct arch_regs *ret, pid_t tid, const struct user_regs_struct *r)
 {
@@ -25,6 +26,7 @@ static void set(struct arch_regs *ret, pid_t tid, const struct user_regs_struct 
 			   r->r11, r->r12, r->r13, r->r14, r->r15},
 		.n_others = 14,
 		.native = r->cs == USER_CS,
+		.steps = r->eflags & TRAP_FLAG,
 		.enters = (long)r->rax == -ENOSYS,
 		.kernel = *r,
 	};
