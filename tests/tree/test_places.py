@@ -22,7 +22,7 @@ def expected():
         found = re.search(r"// waits (\d+) (\S+) in (\S+)$", line)
         if found:
             out[number, found[2], found[3]] = int(found[1])
-    assert len(out) == 7
+    assert len(out) == 8
     return out
 
 
@@ -62,6 +62,7 @@ def test_what_is_awaited(pollux, recorded):
     }
     assert ("places::outer", "tokio::time::sleep::Sleep", False) in told
     assert ("places::choose", "select!", True) in told
+    assert ("places::unordered", "futures_util::stream::stream::next::Next<..>", True) in told
     assert ("places::consume", "tokio::sync::mpsc::bounded::recv", False) in told
 
 

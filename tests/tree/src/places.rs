@@ -1,5 +1,6 @@
 // Tasks that wait at known lines, so many times: `// waits N FUNCTION in FAMILY` says what a recording
 // must tell of the line. The first second belongs to the recorder, which reads debug information.
+use futures::stream::{FuturesUnordered, StreamExt};
 use std::future::pending;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -56,6 +57,21 @@ async fn choose() {
     }
 }
 
+async fn element(n: usize) {
+    for _ in 0..n {
+        sleep(MS).await;
+    }
+    if n == 0 {
+        pending().await
+    }
+}
+
+// Its futures lie in allocations of their own, which belong to no task.
+async fn unordered() {
+    let mut all: FuturesUnordered<_> = [0, 9].into_iter().map(element).collect();
+    all.next().await; // waits 9 places::unordered in places::unordered
+}
+
 async fn boxed() {
     let inner = Box::pin(async {
         for _ in 0..6 {
@@ -80,6 +96,7 @@ fn main() {
             tokio::spawn(consume(rx)),
             tokio::spawn(limited()),
             tokio::spawn(choose()),
+            tokio::spawn(unordered()),
             tokio::spawn(boxed()),
         ];
         for task in tasks {
