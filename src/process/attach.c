@@ -888,6 +888,7 @@ int attach_followed(struct follow **follow, pid_t pid, const struct attach_optio
 		    struct attach **ret_attach, int *ret_status, struct error *err)
 {
 	struct tracer *tracer = follow_take(*follow);
+	bool alive;
 	struct attach *a;
 	int rc = attach_new(opt, &a, err);
 
@@ -913,15 +914,17 @@ int attach_followed(struct follow **follow, pid_t pid, const struct attach_optio
 		return 0;
 	}
 	if (a->parked.tid)
-		attach_go(a, NULL);
+		attach_go(a, &alive, NULL);
 	attach_free(a); /* whatever its tracer holds is let go */
 	return rc;
 }
 
-int attach_go(struct attach *a, struct error *err)
+int attach_go(struct attach *a, bool *ret_alive, struct error *err)
 {
 	int rc = a->loaded ? enable(a) : 0;
 
+	/* Nothing can be written into memory that is gone. */
+	*ret_alive = a->loaded ? rc == 0 : attach_alive(a);
 	if (rc < 0)
 		error_sys(err, rc, "cannot enable the agent in process %d", a->process.pid);
 	if (!a->parked.tid)

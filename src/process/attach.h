@@ -74,7 +74,9 @@ int attach_launch(char *const argv[], const struct attach_options *opt, pid_t *r
  * on as it is. */
 int attach_followed(struct follow **follow, pid_t pid, const struct attach_options *opt,
 		    struct attach **ret_attach, int *ret_status, struct error *err);
-int attach_go(struct attach *a, struct error *err);
+/* *ret_alive: whether the program was there when it was enabled. It may have ended since, or executed
+ * another one: that is no error. */
+int attach_go(struct attach *a, bool *ret_alive, struct error *err);
 
 /* Takes every hook back, byte for byte, and disables; the agent's mapping stays, idle. Works on a
  * process that is gone. The rings may be read until attach_free. */

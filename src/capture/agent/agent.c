@@ -286,15 +286,18 @@ static int await_places(struct capture *c, struct source *s)
 
 static int go(struct capture *c, struct source *s, struct error *err)
 {
+	bool alive;
+	int rc;
+
 	s->began_ns = clock_monotonic_ns();
-	int rc = drain_begin(&c->drain, s);
+	rc = drain_begin(&c->drain, s);
 
 	if (rc < 0)
 		return error_sys(err, rc, "cannot begin the trace");
-	TRY(attach_go(s->attach, err));
-	if (attach_alive(s->attach))
+	rc = attach_go(s->attach, &alive, err);
+	if (rc == 0 && alive)
 		s->seen_ns = s->began_ns;
-	return 0;
+	return rc;
 }
 
 static void end_places(struct capture *c, struct source *s)
