@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "base/vec.h"
 #include "binary/names.h"
+#include "capture/threads.h"
 #include "process/process.h"
 
 #include <errno.h>
@@ -28,6 +29,7 @@ struct moment_source {
 
 struct moments {
 	struct trace_writer *writer;
+	struct capture_threads *threads;
 	const struct capture_options *options;
 	struct moment_source *members;
 	size_t n_members;
@@ -44,12 +46,14 @@ struct telling {
 	int rc; /* of the trace */
 };
 
-struct moments *moments_new(struct trace_writer *w, const struct capture_options *opt)
+struct moments *moments_new(struct trace_writer *w, struct capture_threads *threads,
+			    const struct capture_options *opt)
 {
 	struct moments *m = calloc(1, sizeof(*m));
 
 	if (m) {
 		m->writer = w;
+		m->threads = threads;
 		m->options = opt;
 	}
 	return m;
@@ -141,6 +145,23 @@ static int add_places(struct moments *m, struct trace_moment *moment)
 	return rc;
 }
 
+/* Workers have their records, so that one which never has an event is in the trace as well. */
+static int add_workers(struct moments *m, const struct trace_moment *moment)
+{
+	for (size_t i = 0; i < moment->n_tasks; i++) {
+		const struct moment_task *t = &moment->tasks[i];
+		const struct moment_thread *thread =
+			t->kind->role == TR_WORKER && t->thread && t->thread <= moment->n_threads
+				? &moment->threads[t->thread - 1]
+				: NULL;
+
+		if (thread &&
+		    !capture_threads_get(m->threads, moment->process, thread->tid, thread->name))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
 /* ---- taking ---- */
 
 static int emit(void *ctx, struct trace_moment *moment)
@@ -163,6 +184,8 @@ static int emit(void *ctx, struct trace_moment *moment)
 			 "moments");
 	cover(t->moments, t, moment->n_tasks, moment->n_found, note);
 	t->rc = add_places(t->moments, moment);
+	if (t->rc == 0 && t->when == MOMENT_START)
+		t->rc = add_workers(t->moments, moment);
 	if (t->rc == 0)
 		t->rc = trace_writer_moment(t->moments->writer, moment);
 	return t->rc;

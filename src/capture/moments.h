@@ -4,10 +4,12 @@
 
 #include "capture/capture.h"
 
+struct capture_threads;
 struct moments;
 
 /* NULL: out of memory. */
-struct moments *moments_new(struct trace_writer *w, const struct capture_options *opt);
+struct moments *moments_new(struct trace_writer *w, struct capture_threads *threads,
+			    const struct capture_options *opt);
 void moments_free(struct moments *m);
 /* A process joins the recording: its moment of now, but for a program that pollux starts. What
  * can't be had becomes coverage, and no error. 0, or negative errno: of the trace, or no memory. */

@@ -147,7 +147,7 @@ int capture_set_open(const struct capture_options *opt, struct trace_writer *w,
 	s->start_cpu_ns = clock_cpu_ns();
 	s->members[0].ops = opt->kernel ? &capture_kernel : &capture_agent;
 	s->n = 1;
-	if (opt->moments && !(s->moments = moments_new(w, &s->options)))
+	if (opt->moments && !(s->moments = moments_new(w, s->shared.threads, &s->options)))
 		rc = error_sys(err, -ENOMEM, "cannot record");
 	if (rc == 0 && wants_stacks(opt))
 		rc = capture_stacks_new(w, &s->shared.stacks, err);

@@ -196,6 +196,9 @@ static int feed(struct window_reading *r, struct timeline *tl, uint64_t end_ns, 
 	while (code >= 0 && (code = trace_reader_next(r->reader, &ev, err)) > 0) {
 		if (ev.time < w->fed_ns)
 			continue;
+		if (!w->fed_ns && tl_moments_due(&moments, r->reader) &&
+		    (code = tl_moments_feed(&moments, r->reader, tl, err)) < 0)
+			break;
 		if (!r->first_ns)
 			r->first_ns = ev.time;
 		if (ev.time > w->fed_to_ns) {

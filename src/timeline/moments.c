@@ -2,14 +2,20 @@
 /*
  * A moment names kinds by their vtables, as linked, and the object that they are in; events by the
  * index of the kind's record. Tasks of the start's moment lived before all events; those of them
- * that never have one, and are in the end's moment too, have been as they were all the time.
+ * that never have one, and are in the end's moment too, have been as they were all the time. The
+ * same is true of the workers' threads, which a moment names by their tids.
  */
 #include "timeline/moments.h"
 
+#include "base/cleanup.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/syscalls.h"
+#include "base/vec.h"
 
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 
 static uint64_t kind_key(uint64_t vtable, const char *object)
 {
@@ -88,6 +94,92 @@ static int take_task(struct tl_moments *m, struct trace_reader *r, struct timeli
 	return 0;
 }
 
+/* ---- workers ---- */
+
+/* A worker of a start's moment, and its thread once that is known. */
+struct found_worker {
+	uint32_t process, tid, thread;
+};
+
+/* The call of a thread, as events name it. */
+static uint16_t call_of(const struct moment_thread *t)
+{
+	const char *name = t->call ? syscall_name(t->call - 1) : NULL;
+
+	for (uint16_t call = TB_NONE + 1; name && call < TB_N; call++)
+		if (!strcmp(trace_call_name(call), name))
+			return call;
+	return TB_NONE;
+}
+
+static int take_worker(struct tl_moments *m, const struct trace_moment *moment,
+		       const struct moment_thread *t, bool polls)
+{
+	static const bool parked = true, not_parked = false;
+	bool parks = t->call && !polls;
+	struct timeline_before_thread *worker;
+
+	if (moment->when == MOMENT_END)
+		return map_put_const(&m->last_workers, moment->process, t->tid,
+				     parks ? &parked : &not_parked);
+	worker = map_get_or_new(&m->workers, moment->process, t->tid, sizeof(*worker));
+	if (!worker)
+		return -ENOMEM;
+	*worker = (struct timeline_before_thread){
+		.parked = parks,
+		.polls = polls,
+		.call = call_of(t),
+		.since_ns = moment->now_ns,
+	};
+	m->n_threads = 0;
+	return 0;
+}
+
+/* The threads on which a worker's loop runs. */
+static int take_workers(struct tl_moments *m, const struct trace_moment *moment)
+{
+	enum { WORKS = 1, POLLS = 2 };
+	_cleanup_free_ uint8_t *does = calloc(moment->n_threads + 1, 1);
+
+	if (!does)
+		return -ENOMEM;
+	for (size_t i = 0; i < moment->n_tasks; i++) {
+		const struct moment_task *t = &moment->tasks[i];
+		bool runs = t->state == IS_RUNNING || t->state == IS_WOKEN_RUNNING;
+
+		if (runs && t->thread && t->thread <= moment->n_threads)
+			does[t->thread - 1] |= t->kind->role == TR_WORKER      ? WORKS
+					       : tl_role_counts(t->kind->role) ? POLLS
+									       : 0;
+	}
+	for (size_t i = 0; i < moment->n_threads; i++)
+		if (does[i] & WORKS)
+			TRY(take_worker(m, moment, &moment->threads[i], does[i] & POLLS));
+	return 0;
+}
+
+/* Threads get their records while a recording goes on. */
+static int find_workers(struct tl_moments *m, const struct trace_reader *r, struct timeline *tl,
+			struct error *err)
+{
+	for (; m->workers.n && m->n_threads < trace_reader_n_threads(r); m->n_threads++) {
+		const struct trace_thread *t = trace_reader_thread(r, m->n_threads);
+		_cleanup_free_ struct timeline_before_thread *worker =
+			t && !t->stream_of ? map_remove(&m->workers, t->process, t->tid) : NULL;
+
+		if (!worker)
+			continue;
+		worker->thread = m->n_threads;
+		if (!GROW_ONE(m->found, m->n_found))
+			return error_set(err, -ENOMEM, "out of memory");
+		m->found[m->n_found++] = (struct found_worker){t->process, t->tid, m->n_threads};
+		TRY(timeline_before_thread(tl, worker, err));
+	}
+	return 0;
+}
+
+/* ---- all of a moment ---- */
+
 int tl_moments_feed(struct tl_moments *m, struct trace_reader *r, struct timeline *tl,
 		    struct error *err)
 {
@@ -104,14 +196,17 @@ int tl_moments_feed(struct tl_moments *m, struct trace_reader *r, struct timelin
 			rc = 0;
 		for (size_t i = 0; i < moment.n_tasks && rc == 0; i++)
 			rc = take_task(m, r, tl, &moment, &moment.tasks[i], err);
+		if (rc == 0 && tl && take_workers(m, &moment) < 0)
+			rc = error_set(err, -ENOMEM, "out of memory");
 		/* Of one that is damaged, or has not all tasks, nothing follows from what it lacks. */
 		if (rc == 0 && when == MOMENT_END && moment.n_tasks &&
 		    moment.n_tasks >= moment.n_found &&
-		    map_put(&m->ends, (uint64_t)process + 1, 0, m) < 0)
+		    (map_put(&m->ends, (uint64_t)process + 1, 0, m) < 0 ||
+		     (moment.n_threads && map_put(&m->lasts, (uint64_t)process + 1, 0, m) < 0)))
 			rc = error_set(err, -ENOMEM, "out of memory");
 		moment_done(&moment);
 	}
-	return rc;
+	return rc < 0 || !tl ? rc : find_workers(m, r, tl, err);
 }
 
 struct there {
@@ -132,6 +227,13 @@ void tl_moments_end(struct tl_moments *m, struct trace_reader *r, struct timelin
 		    uint64_t begin_ns)
 {
 	timeline_before_end(tl, begin_ns, is_there, &(struct there){m, r});
+	for (size_t i = 0; i < m->n_found; i++) {
+		const struct found_worker *f = &m->found[i];
+		const bool *parked = map_get(&m->last_workers, f->process, f->tid);
+
+		if (map_get(&m->lasts, (uint64_t)f->process + 1, 0))
+			timeline_before_thread_end(tl, f->thread, parked, parked && *parked);
+	}
 }
 
 void tl_moments_done(struct tl_moments *m)
@@ -139,5 +241,9 @@ void tl_moments_done(struct tl_moments *m)
 	map_done(&m->kinds);
 	map_done(&m->ends);
 	map_done(&m->alive);
+	map_free(&m->workers, free);
+	map_done(&m->last_workers);
+	map_done(&m->lasts);
+	free(m->found);
 	*m = (struct tl_moments){0};
 }

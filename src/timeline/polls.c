@@ -414,7 +414,7 @@ void poll_block(struct timeline *tl, struct thread *th, uint16_t arg, uint64_t t
 	uint16_t call = arg & TRACE_CALL_NUMBER;
 	bool nonblocking = arg & TRACE_CALL_NONBLOCKING || trace_call_waits_for_cpu(call);
 	/* Nothing else happened on this thread meanwhile. */
-	uint64_t before = th->n_events > 1 ? th->before_ns : 0;
+	uint64_t before = th->n_events > 1 ? th->before_ns : th->before.until_ns;
 	uint64_t begin = ns > t || t - ns < before ? before : t - ns;
 	if (th->parked) {
 		tl->n_inconsistent++;

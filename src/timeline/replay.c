@@ -386,6 +386,8 @@ static int pass_thread_end(void *ctx, const struct tl_thread *thread)
 	clipped.begin_ns = thread->begin_ns;
 	clipped.end_ns = thread->end_ns;
 	bool active = clipped.busy_ns || clipped.parked_ns || clipped.n_polls || clipped.lost;
+	if (!thread->n_polls && !clipped.n_unmeasured)
+		clipped.n_unmeasured = thread->n_unmeasured; /* all the time in a poll */
 	if (!clip(rp, &clipped.begin_ns, &clipped.end_ns) && !active)
 		return 0;
 	if (!matches_thread(rp, thread->thread))
@@ -497,7 +499,7 @@ int timeline_replay(struct trace_reader *r, const struct replay_filter *filter,
 	struct trace_event ev;
 	int ret;
 	while ((ret = trace_reader_next(r, &ev, err)) > 0) {
-		if (moments.n_read < trace_reader_n_moments(r) &&
+		if (tl_moments_due(&moments, r) &&
 		    (ret = tl_moments_feed(&moments, r, tl, err)) < 0)
 			break;
 		if (!n++) {

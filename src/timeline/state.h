@@ -6,6 +6,7 @@
  *     tasks.c     a task's life: from its first event to its end, waits, wakes
  *     spawns.c    spawns find their tasks
  *     before.c    tasks that moments show
+ *     before_threads.c workers that moments show
  *     polls.c     what is open on a thread: polls, workers' loops, blocking calls, parks
  *     roots.c     block_on: its polls are inferred
  *     futures.c   what is polled inside a task's poll
@@ -156,6 +157,20 @@ struct frame {
 	uint64_t longest_ns;
 };
 
+/* What a moment shows of a worker before its first event: see before_threads.c. */
+struct thread_before {
+	bool known;  /* a moment shows it */
+	bool open;   /* its events have not decided yet what it did before them */
+	bool parked; /* it was parked then, in that call */
+	bool polls;  /* it was in a task's poll */
+	bool acted;  /* it has had an event other than its begin */
+	bool gone;   /* it had no event, and has ended */
+	bool lives;  /* it had no event, and lived all the time */
+	uint16_t call;
+	uint64_t since_ns;	     /* the moment's time */
+	uint64_t begin_ns, until_ns; /* it is known since; its first event */
+};
+
 struct thread {
 	struct tl_thread tl;
 	uint64_t last_ns;   /* time of its last event, never going back */
@@ -201,6 +216,7 @@ struct thread {
 	 * that was given out by then. */
 	const struct ids *ids;
 	uint64_t given;
+	struct thread_before before;
 };
 
 struct timeline {
@@ -268,6 +284,7 @@ static inline void timeline_saw(struct timeline *tl, uint64_t t)
 /* timeline.c */
 struct kind *timeline_kind(struct timeline *tl,
 			   uint32_t number); /* NULL: failed, or an impossible number */
+struct thread *timeline_thread(struct timeline *tl, uint32_t number); /* the same */
 void timeline_fail(struct timeline *tl, int code);
 /* `t`, but not before what the task and the thread have lived through already. */
 uint64_t timeline_at_task(struct thread *th, const struct task *task, uint64_t t);
@@ -280,6 +297,14 @@ bool before_waits(const struct timeline *tl, const struct kind *k, uint64_t name
 		  uint64_t *ret_place);
 /* Those that never had an event. */
 void before_finish(struct timeline *tl);
+
+/* before_threads.c: each for a thread of which before.known is true */
+/* An event of a thread whose before.open is true, before it is looked at. */
+void before_thread_event(struct timeline *tl, struct thread *th, const struct trace_event *ev);
+/* The same of an event after the end. */
+void before_thread_look_ahead(struct timeline *tl, struct thread *th, const struct trace_event *ev);
+/* Those that never had an event. */
+void before_threads_finish(struct timeline *tl, uint64_t end_ns);
 
 /* tasks.c */
 /* The task of that name, living or ended; NULL. */

@@ -172,8 +172,7 @@ struct kind *timeline_kind(struct timeline *tl, uint32_t number)
 	return k;
 }
 
-/* NULL: failed, or an impossible number. */
-static struct thread *thread_of(struct timeline *tl, uint32_t number)
+struct thread *timeline_thread(struct timeline *tl, uint32_t number)
 {
 	if (number < tl->n_threads && tl->threads[number])
 		return tl->threads[number];
@@ -197,7 +196,7 @@ static uint64_t clock_in(struct timeline *tl, struct thread *th, uint64_t time)
 {
 	uint64_t t = time;
 	if (!th->n_events++) {
-		if (!th->seen_aux)
+		if (!th->seen_aux && !th->before.known)
 			th->tl.begin_ns = t;
 		th->last_ns = t;
 	} else if (t < th->raw_ns) {
@@ -400,13 +399,15 @@ static bool feed_aux(struct timeline *tl, struct thread *th, const struct trace_
 
 int timeline_feed(struct timeline *tl, const struct trace_event *ev, struct error *err)
 {
-	struct thread *th = tl->failed ? NULL : thread_of(tl, ev->thread);
+	struct thread *th = tl->failed ? NULL : timeline_thread(tl, ev->thread);
 	if (!th)
 		return timeline_result(tl, err);
 	tl->n_events++;
 	bool maybe_aux = ev->type >= TE_SYSCALL || ev->stream;
 	if (__builtin_expect(maybe_aux, 0) && feed_aux(tl, th, ev))
 		return tl->failed ? timeline_result(tl, err) : 0;
+	if (__builtin_expect(th->before.open, 0))
+		before_thread_event(tl, th, ev);
 	uint64_t t = clock_in(tl, th, ev->time);
 	if (th->root_early) {
 		root_appears(tl, th, ev->type, t);
@@ -456,6 +457,8 @@ void timeline_look_ahead(struct timeline *tl, const struct trace_event *ev)
 	struct thread *th = ev->thread < tl->n_threads ? tl->threads[ev->thread] : NULL;
 	if (ev->stream)
 		return;
+	if (th && th->before.open && ev->type < TE_SYSCALL)
+		before_thread_look_ahead(tl, th, ev);
 	if (ev->type == TE_ROOT_WAKE && ev->kind < tl->n_kinds && tl->kinds[ev->kind])
 		root_look_ahead_wake(tl, tl->kinds[ev->kind]->same, ev->task);
 	else if (th && (th->root_poll.task || th->root_parked.task))
@@ -471,6 +474,7 @@ int timeline_finish(struct timeline *tl, uint64_t end_ns, struct error *err)
 		if (th)
 			root_decide(tl, th, !th->root_decided || th->root_goes_on);
 	}
+	before_threads_finish(tl, end_ns);
 	tl->finished = true;
 	tl->last_ns = end_ns;
 	for (size_t i = 0; i < tl->n_threads; i++) {
@@ -478,7 +482,7 @@ int timeline_finish(struct timeline *tl, uint64_t end_ns, struct error *err)
 		if (!th)
 			continue;
 		/* What it is in lasts up to the end, so it does too. */
-		th->tl.end_ns = th->parked || poll_open(th) ? end_ns : 0;
+		th->tl.end_ns = th->parked || poll_open(th) || th->before.lives ? end_ns : 0;
 		future_close_all(tl, th, end_ns, TO_UNKNOWN);
 		bool goes_on = th->root_goes_on || (th->root_parks && !th->root_decided);
 		root_gap_end(tl, th, end_ns, goes_on ? TO_UNKNOWN : TO_UNSEEN);
@@ -493,7 +497,7 @@ int timeline_finish(struct timeline *tl, uint64_t end_ns, struct error *err)
 	future_finish(tl);
 	for (size_t i = 0; i < tl->n_threads; i++) {
 		struct thread *th = tl->threads[i];
-		if (!th || (!th->n_events && !th->seen_aux))
+		if (!th || (!th->n_events && !th->seen_aux && !th->before.lives))
 			continue;
 		uint64_t last = th->last_ns > th->aux_ns ? th->last_ns : th->aux_ns;
 		if (th->tl.end_ns < last)

@@ -388,6 +388,20 @@ void timeline_before_end(struct timeline *tl, uint64_t begin_ns,
 			 bool (*there)(const void *ctx, uint32_t kind, uint64_t id),
 			 const void *ctx);
 
+/* A worker's thread that was there before its first event, as a moment shows it. */
+struct timeline_before_thread {
+	uint32_t thread;   /* as tl_thread.thread */
+	bool parked;	   /* in a system call, in no task's poll */
+	bool polls;	   /* in a task's poll */
+	uint16_t call;	   /* enum trace_call, if it is parked */
+	uint64_t since_ns; /* the moment's time */
+};
+/* Before the first event of the thread is fed; once it had one there is no effect. 0 or -ENOMEM. */
+int timeline_before_thread(struct timeline *tl, const struct timeline_before_thread *thread,
+			   struct error *err);
+/* Before the finish: whether one that had no event is still there at the end, and parked. */
+void timeline_before_thread_end(struct timeline *tl, uint32_t thread, bool there, bool parked);
+
 /* Returns 0 or a negative errno: a sink's, or -ENOMEM. After a failure every later call
  * gives the same. */
 int timeline_feed(struct timeline *tl, const struct trace_event *ev, struct error *err);
