@@ -28,8 +28,8 @@ static void the_symbols_of_hyper(void **state)
 		"_ZN126_$LT$hyper..proto..h1..dispatch..Server$LT$S$C$hyper..body..body..Body$GT$$"
 		"u20$as$u20$"
 		"hyper..proto..h1..dispatch..Dispatch$GT$8recv_msg17h3e9667116413c300E",
-		"_RNvXNtNtNtCsb9SJqbhj4tb_5hyper5proto2h18dispatchINtB2_6ServerINtNtCslNYArtu3iFV_"
-		"5alloc5boxed3BoxhEENtB2_8Dispatch8recv_msgB8_",
+		("_RNvXNtNtNtCsb9SJqbhj4tb_5hyper5proto2h18dispatchINtB2_6ServerINtNtCslNYArtu3iFV_"
+		 "5alloc5boxed3BoxhEENtB2_8Dispatch8recv_msgB8_"),
 	};
 	/* What is left of the method where it is a part of its caller, and others of its name. */
 	static const char *const others[] = {
