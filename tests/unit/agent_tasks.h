@@ -85,11 +85,18 @@ static void (*call_inside)(void);
 /* Where it returns to, and what the thunk pushed before. */
 static uint64_t call_frame[5];
 
+/* The words of a caller's frame, whatever a sanitizer has put between its variables. */
+__attribute__((no_sanitize("address"))) static void copy_frame(const volatile uint64_t *frame)
+{
+	for (size_t i = 0; i < sizeof(call_frame) / sizeof(*call_frame); i++)
+		call_frame[i] = frame[i];
+}
+
 static long call_orig(long a, long b, long c, long d, long e, long f, long g)
 {
 	long args[7] = {a, b, c, d, e, f, g};
 
-	memcpy(call_frame, (const uint64_t *)__builtin_frame_address(0) + 1, sizeof(call_frame));
+	copy_frame((const uint64_t *)__builtin_frame_address(0) + 1);
 	memcpy(call_args, args, sizeof(args));
 	if (call_inside)
 		call_inside();
