@@ -334,12 +334,14 @@ static int judge_nothing(struct rule_state *st)
 	text_duration(&d->text, facts->scope.length_ns);
 	if (rests) {
 		buf_str(&d->text, ": ");
-		if (!n_tasks)
-			buf_str(&d->text, "the program has no tasks");
-		else
+		if (n_tasks)
 			say_count(&d->text, n_tasks,
 				  "task waits for a timer, a socket or a message",
 				  "tasks wait for timers, sockets and messages");
+		else
+			buf_str(&d->text, "the program has no tasks");
+		if (!n_tasks && facts->scope.tree)
+			buf_printf(&d->text, "; %s shows what its threads do", facts->scope.tree);
 		return 0;
 	}
 	buf_printf(&d->text,
