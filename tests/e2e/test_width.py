@@ -11,6 +11,7 @@ import subprocess
 import termios
 import time
 import unicodedata
+from pathlib import Path
 
 import golden
 import pytest
@@ -196,7 +197,10 @@ def test_pager_leaves(tmp_path):
     screen = Screen(["report", "inside.plx"], **env)
     assert screen.end() == 0
     assert screen.text == ""
-    missing = {"PATH": str(tmp_path / "none")} if os.geteuid() == 0 else {"PAGER": "/nonexistent/pager"}
+    # Where pollux is, and no less.
+    missing = {"PATH": str(Path(golden.driver.pollux_path()).parent)}
+    if os.geteuid() != 0:
+        missing = {"PAGER": "/nonexistent/pager"}
     screen = Screen(["report", "inside.plx"], **missing)
     assert screen.end() == 0
     assert screen.text.endswith(output(["report", "inside.plx"], 100))
