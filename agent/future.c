@@ -577,8 +577,9 @@ static inline uint64_t held_outcome(const struct agent_future *f, bool *ret_poll
 	return state <= hook->last_state ? by_state(hook, state) : AE_FUTURE_READY;
 }
 
-/* A coroutine's state must be there to be read. */
-static uint64_t outcome(const struct agent_future *f, uint64_t first, uint64_t second)
+/* How a poll has ended by what it returned. */
+static __attribute__((noinline)) uint64_t returned_outcome(const struct agent_future *f,
+							   uint64_t first, uint64_t second)
 {
 	const struct agent_hook *hook = f->hook;
 	uint32_t size = hook->future.result.size;
@@ -586,8 +587,6 @@ static uint64_t outcome(const struct agent_future *f, uint64_t first, uint64_t s
 	uint64_t value;
 
 	switch (hook->future.result.from) {
-	case AR_STATE:
-		return by_state(hook, agent_state_value(future_state(hook, f->future), size));
 	case AR_FIRST:
 		value = agent_state_value((const char *)&first, size);
 		break;
@@ -608,6 +607,17 @@ static uint64_t outcome(const struct agent_future *f, uint64_t first, uint64_t s
 	return hook->future.result.ready == AR_ANY_READY || value == hook->future.result.ready
 		       ? AE_FUTURE_READY
 		       : AE_FUTURE_UNKNOWN;
+}
+
+/* A coroutine's state must be there to be read. */
+static inline uint64_t outcome(const struct agent_future *f, uint64_t first, uint64_t second)
+{
+	const struct agent_hook *hook = f->hook;
+
+	if (unlikely(hook->future.result.from != AR_STATE))
+		return returned_outcome(f, first, second);
+	return by_state(hook,
+			agent_state_value(future_state(hook, f->future), hook->future.result.size));
 }
 
 /* Outside of every task's poll no event takes the chain. The state lies within what the
