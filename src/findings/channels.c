@@ -363,17 +363,17 @@ static int backlogs_before(const struct rule_state *st, uint32_t process, struct
 	return rc;
 }
 
-/* All that the channel keeps is new to it, at both ends of the recording if it was there: the next message
- * takes the place of one that it has not received. */
+/* All that the channel keeps is new to it, but for what it may have received in the moment, at both ends of the
+ * recording if it was there: the next messages take the place of what it has not received. */
 static bool is_overtaken(const struct rule_moment *rm, const struct graph_held *h,
 			 const struct map *before)
 {
 	const struct await_held *c = h->held;
 	uint64_t was = (uintptr_t)map_get(before, c->addr, rm->m.tasks[h->task].id);
 
-	return c->kind == AH_CHANNEL && c->counted && c->capacity && c->length == c->capacity &&
-	       c->type && strstr(c->type, "broadcast::") &&
-	       (!was || (was - 1) * 4 >= c->capacity * 3);
+	return c->kind == AH_CHANNEL && c->counted && c->capacity && c->length <= c->capacity &&
+	       c->capacity - c->length <= c->capacity / 16 && c->type &&
+	       strstr(c->type, "broadcast::") && (!was || (was - 1) * 4 >= c->capacity * 3);
 }
 
 static int judge_overtaken(struct rule_state *st, const struct rule_moment *rm)
@@ -393,8 +393,12 @@ static int judge_overtaken(struct rule_state *st, const struct rule_moment *rm)
 	map_done(&before);
 	if (!first || !(d = rule_finds(st, 62)))
 		return rc;
+	if (first->held->length == first->held->capacity)
+		buf_str(&d->text, "all ");
+	else
+		buf_printf(&d->text, "%llu of ", (unsigned long long)first->held->length);
 	buf_printf(&d->text,
-		   "all %llu messages of a broadcast channel are new to one of its receivers: ",
+		   "%llu messages of a broadcast channel are new to one of its receivers: ",
 		   (unsigned long long)first->held->capacity);
 	say_receiver(st, &d->text, rm, &rm->m.tasks[first->task]);
 	buf_str(&d->text, ", and loses what is overwritten (RecvError::Lagged)");

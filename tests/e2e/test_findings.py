@@ -48,7 +48,7 @@ TROUBLES = {
     # At the end one task may just have given the lock to the next.
     "slow_owner": ("lock-convoy", r"waits of .*try_update for .*mutex.* at src/slow_owner.rs:\d+ .*(: task \d+ .*slow_owner "
                                   r"has the lock when the recording ends, and waits at src/slow_owner.rs:\d+ |convoys?)"),
-    "lag": ("broadcast-lag", r"all 64 messages of a broadcast channel are new to one of its receivers: task \d+ "
+    "lag": ("broadcast-lag", r"(all|6\d of) 64 messages of a broadcast channel are new to one of its receivers: task \d+ "
                              r".*slow_subscriber, "),
     "panic": ("panicked", r"1 task panicked: .*flush_metrics, task \d+ at .*, in src/panic.rs:\d+ .*flush_metrics: "
                           r'"attempt to divide by zero"$'),
