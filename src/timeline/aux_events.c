@@ -72,7 +72,7 @@ void aux_syscall(struct timeline *tl, struct thread *th, const struct trace_even
 	};
 	th->call_begin_ns = call.begin_ns;
 	th->call_end_ns = call.end_ns;
-	TELL(tl, syscall, &call);
+	EMIT(tl, syscall, &call);
 }
 
 /* ---- times off the CPU ---- */
@@ -151,7 +151,7 @@ void aux_off_cpu(struct timeline *tl, struct thread *th, const struct trace_even
 	off.how = settle_switch(th, off.begin_ns, off.end_ns);
 	if (ev->arg >= TX_N)
 		tl->n_inconsistent++;
-	TELL(tl, off_cpu, &off);
+	EMIT(tl, off_cpu, &off);
 }
 
 void aux_sample(struct timeline *tl, struct thread *th, const struct trace_event *ev)
@@ -173,7 +173,7 @@ void aux_sample(struct timeline *tl, struct thread *th, const struct trace_event
 		.poll_ns = a.begin_ns,
 		.round = a.round,
 	};
-	TELL(tl, sample, &sample);
+	EMIT(tl, sample, &sample);
 }
 
 void aux_lost(struct timeline *tl, struct thread *th, const struct trace_event *ev)
@@ -188,7 +188,7 @@ void aux_lost(struct timeline *tl, struct thread *th, const struct trace_event *
 		.end_ns = ev->time,
 		.n_events = ev->value,
 	};
-	TELL(tl, loss, &loss);
+	EMIT(tl, loss, &loss);
 }
 
 /* ---- machines ---- */
@@ -240,7 +240,7 @@ void aux_machine(struct timeline *tl, struct thread *th, const struct trace_even
 		.thread = th->tl.thread,
 		.time_ns = ev->time,
 	};
-	TELL(tl, machine, &machine);
+	EMIT(tl, machine, &machine);
 }
 
 void aux_init(struct timeline *tl)

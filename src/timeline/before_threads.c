@@ -96,7 +96,7 @@ static void park(struct timeline *tl, struct thread *th, uint64_t begin_ns, uint
 	if (begin_ns >= end_ns)
 		return;
 	th->tl.parked_ns += end_ns - begin_ns;
-	TELL(tl, park, &park);
+	EMIT(tl, park, &park);
 }
 
 /* When what the moment shows began to count, if t is not before that. */

@@ -147,7 +147,7 @@ static void future_over(struct timeline *tl, struct future *f, enum trace_outcom
 	f->tl.last_wait_ns = last_wait(tl, f, outcome, t);
 	f->tl.last_wait_since_ns = f->last_ns;
 	f->tl.wait_ns += f->tl.last_wait_ns;
-	TELL(tl, future_end, &f->tl);
+	EMIT(tl, future_end, &f->tl);
 	f->tl.task = NULL;
 	future_put(tl, f);
 }
@@ -235,7 +235,7 @@ static void future_pop(struct timeline *tl, struct thread *th, uint64_t t,
 		.end_seen = !unseen,
 		.place = outcome == TO_PENDING ? place : 0,
 	};
-	TELL(tl, future_poll, &poll);
+	EMIT(tl, future_poll, &poll);
 	if (outcome == TO_READY || outcome == TO_PANICKED || outcome == TO_CANCELLED)
 		future_over(tl, f, outcome, t);
 }

@@ -13,7 +13,7 @@ struct tl_moments {
 	struct map ends;  /* process + 1 of which there is a moment of the end */
 	struct map alive; /* (kind, id) of the tasks in those */
 
-	/* Workers, by (process, tid): of the start's moments struct moment_worker, until the trace's
+	/* Workers, by (process, tid): of the start's moments struct timeline_before_thread, until the trace's
 	 * record of the thread is read; of the end's one that was parked, or was not */
 	struct map workers, last_workers;
 	struct map lasts;	    /* process + 1 of which a moment of the end shows all threads */

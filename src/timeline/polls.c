@@ -31,7 +31,7 @@ void poll_working(struct timeline *tl, struct thread *th, uint64_t t)
 	if (th->working)
 		return;
 	th->working = true;
-	TELL(tl, worker_begin, th->tl.thread, t);
+	EMIT(tl, worker_begin, th->tl.thread, t);
 }
 
 void poll_not_working(struct timeline *tl, struct thread *th, uint64_t t)
@@ -39,7 +39,7 @@ void poll_not_working(struct timeline *tl, struct thread *th, uint64_t t)
 	if (!th->working)
 		return;
 	th->working = false;
-	TELL(tl, worker_end, th->tl.thread, t);
+	EMIT(tl, worker_end, th->tl.thread, t);
 }
 
 /* ---- ends ---- */
@@ -104,7 +104,7 @@ void poll_finish(struct timeline *tl, struct thread *th, struct frame *f, uint64
 			.begin_ns = f->section_ns,
 			.end_ns = t,
 		};
-		TELL(tl, section, &section);
+		EMIT(tl, section, &section);
 	}
 	if (outcome == TO_ABORTED) {
 		task->tl.n_polls--;
@@ -144,7 +144,7 @@ void poll_finish(struct timeline *tl, struct thread *th, struct frame *f, uint64
 	task->polled_on = th->tl.thread + 1;
 	task->polled_parks = th->n_parks;
 	round_task_polled(f);
-	TELL(tl, poll, &poll);
+	EMIT(tl, poll, &poll);
 	if (!f->inferred)
 		task->thread = NO_THREAD;
 	go_on(tl, task, f, t, outcome);
@@ -459,7 +459,7 @@ void poll_block(struct timeline *tl, struct thread *th, uint16_t arg, uint64_t t
 		.end_ns = t,
 		.round = f->task->round,
 	};
-	TELL(tl, block, &block);
+	EMIT(tl, block, &block);
 }
 
 static bool waits_for_io(uint16_t call)
@@ -508,7 +508,7 @@ void poll_park_end(struct timeline *tl, struct thread *th, uint64_t t)
 		.begin_ns = th->park_ns,
 		.end_ns = t,
 	};
-	TELL(tl, park, &park);
+	EMIT(tl, park, &park);
 }
 
 void poll_unpark(struct timeline *tl, struct thread *th, uint16_t arg, uint64_t t)

@@ -24,7 +24,7 @@ enum passed {
 	PASS_DECIDED = 1,
 	PASS_ALL = 2,	 /* all of it */
 	PASS_ROUNDS = 4, /* what belongs to rounds that match */
-	PASS_TOLD = 8,
+	PASS_EMITTED = 8,
 };
 
 /* What is reported of a thread at the end, counted in the window only. */
@@ -103,9 +103,9 @@ static bool wanted(struct replay *rp, struct tl_task *task, const struct tl_roun
 
 static int emit(const struct replay *rp, struct tl_task *task)
 {
-	if (task->passed & PASS_TOLD)
+	if (task->passed & PASS_EMITTED)
 		return 0;
-	task->passed |= PASS_TOLD;
+	task->passed |= PASS_EMITTED;
 	return rp->sink->task_begin ? rp->sink->task_begin(rp->ctx, task) : 0;
 }
 
@@ -138,8 +138,8 @@ static int pass_task_end(void *ctx, struct tl_task *task)
 {
 	struct replay *rp = ctx;
 	bool in_window = !task->end_ns || task->end_ns >= rp->from_ns;
-	bool clipped = task->passed & PASS_TOLD;
-	if (!clipped && (!wanted(rp, task, NULL) || rp->filter->threads || !in_window))
+	bool emitted = task->passed & PASS_EMITTED;
+	if (!emitted && (!wanted(rp, task, NULL) || rp->filter->threads || !in_window))
 		return 0;
 	int r = emit(rp, task);
 	return r < 0 || !rp->sink->task_end ? r : rp->sink->task_end(rp->ctx, task);
@@ -178,7 +178,7 @@ static int pass_wait(void *ctx, const struct tl_wait *wait)
 	struct tl_wait w = *wait;
 	if (!clip(rp, &w.begin_ns, &w.end_ns) || !wanted(rp, w.task, &w.round))
 		return 0;
-	if (rp->filter->threads && !(w.task->passed & PASS_TOLD))
+	if (rp->filter->threads && !(w.task->passed & PASS_EMITTED))
 		return 0;
 	int r = emit(rp, w.task);
 	return r < 0 || !rp->sink->wait ? r : rp->sink->wait(rp->ctx, &w);
@@ -277,7 +277,7 @@ static int pass_future_poll(void *ctx, const struct tl_future_poll *poll)
 	int r = p.task ? emit(rp, p.task) : 0;
 	if (r == 0 && rp->sink->future_poll)
 		r = rp->sink->future_poll(rp->ctx, &p);
-	p.future->passed |= PASS_TOLD;
+	p.future->passed |= PASS_EMITTED;
 	return r;
 }
 
@@ -286,7 +286,7 @@ static int pass_future_end(void *ctx, struct tl_future *future)
 {
 	struct replay *rp = ctx;
 	bool in_window = !future->end_ns || future->end_ns >= rp->from_ns;
-	if (!(future->passed & PASS_TOLD) &&
+	if (!(future->passed & PASS_EMITTED) &&
 	    (!in_window || rp->filter->threads ||
 	     (future->task ? !wanted(rp, future->task, &future->round)
 			   : rp->filter->families || rp->filter->tasks)))

@@ -275,7 +275,7 @@ static inline void timeline_saw(struct timeline *tl, uint64_t t)
 }
 
 /* Calls the sink unless something failed before. */
-#define TELL(tl, slot, ...)                                                                        \
+#define EMIT(tl, slot, ...)                                                                        \
 	do {                                                                                       \
 		if ((tl)->sink->slot && !(tl)->failed)                                             \
 			(tl)->failed = (tl)->sink->slot((tl)->sink_ctx, __VA_ARGS__);              \

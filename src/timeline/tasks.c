@@ -115,7 +115,7 @@ struct task *task_new(struct timeline *tl, struct kind *k, uint64_t name, struct
 	struct task *task = task_begin(tl, k, name, spawned ? &s : NULL, t);
 	if (!task || task_name(tl, task, name) < 0)
 		return NULL;
-	TELL(tl, task_begin, &task->tl);
+	EMIT(tl, task_begin, &task->tl);
 	return task;
 }
 
@@ -124,7 +124,7 @@ struct task *task_new_spawned(struct timeline *tl, struct kind *k, const struct 
 {
 	struct task *task = task_begin(tl, k, id, s, s->time_ns);
 	if (task)
-		TELL(tl, task_begin, &task->tl);
+		EMIT(tl, task_begin, &task->tl);
 	return task;
 }
 
@@ -132,7 +132,7 @@ struct task *task_new_before(struct timeline *tl, struct kind *k, uint64_t t)
 {
 	struct task *task = task_begin(tl, k, 0, NULL, t);
 	if (task)
-		TELL(tl, task_begin, &task->tl);
+		EMIT(tl, task_begin, &task->tl);
 	return task;
 }
 
@@ -147,7 +147,7 @@ void task_new_known(struct timeline *tl, struct kind *k, const struct timeline_b
 	task->tl.state = b->state;
 	task->place = b->state == TS_WAITING ? b->place : 0;
 	task->n_losses = 0;
-	TELL(tl, task_begin, &task->tl);
+	EMIT(tl, task_begin, &task->tl);
 }
 
 /* A task that waits since before the recording is woken now. */
@@ -204,7 +204,7 @@ void task_state(struct timeline *tl, struct task *task, enum task_state state, u
 	else if (wait.state == TS_SCHEDULED)
 		task->tl.sched_ns += length;
 	if (wait.state != TS_POLLING && length)
-		TELL(tl, wait, &wait);
+		EMIT(tl, wait, &wait);
 	task->tl.state = state;
 	task->since_ns = t;
 }
@@ -229,7 +229,7 @@ void task_end(struct timeline *tl, struct task *task, enum trace_outcome outcome
 		future_task_end(tl, task, task->tl.end_ns);
 	list_remove(&tl->live, &tl->live_last, task);
 	tl->n_live--;
-	TELL(tl, task_end, &task->tl);
+	EMIT(tl, task_end, &task->tl);
 	if (!task->named) {
 		pool_put(&tl->tasks, task);
 		return;
@@ -316,14 +316,14 @@ uint64_t task_emit_wake(struct timeline *tl, struct thread *th, struct task *tas
 	} else {
 		task->kind->n_schedules++;
 	}
-	TELL(tl, wake, &wake);
+	EMIT(tl, wake, &wake);
 	return wake.serial;
 }
 
 void task_stray_wake(struct timeline *tl, struct thread *th, struct kind *k, uint64_t t)
 {
 	k->n_wakes++;
-	TELL(tl, stray_wake, k->number, th->tl.thread, t);
+	EMIT(tl, stray_wake, k->number, th->tl.thread, t);
 }
 
 /* The task of an event: mostly the one that is being polled here. */
@@ -519,7 +519,7 @@ void task_finish(struct timeline *tl, uint64_t end_ns)
 			future_task_end(tl, task, end_ns);
 		list_remove(&tl->live, &tl->live_last, task);
 		tl->n_live--;
-		TELL(tl, task_end, &task->tl);
+		EMIT(tl, task_end, &task->tl);
 		task_unname(tl, task);
 		pool_put(&tl->tasks, task);
 	}

@@ -241,7 +241,7 @@ static void feed_lost(struct timeline *tl, struct thread *th, uint64_t t, uint64
 		.end_ns = t,
 		.n_events = n_events,
 	};
-	TELL(tl, loss, &loss);
+	EMIT(tl, loss, &loss);
 }
 
 static void feed_thread_begin(struct timeline *tl, struct thread *th, uint64_t t)
@@ -502,7 +502,7 @@ int timeline_finish(struct timeline *tl, uint64_t end_ns, struct error *err)
 		uint64_t last = th->last_ns > th->aux_ns ? th->last_ns : th->aux_ns;
 		if (th->tl.end_ns < last)
 			th->tl.end_ns = last;
-		TELL(tl, thread_end, &th->tl);
+		EMIT(tl, thread_end, &th->tl);
 	}
 	return tl->failed ? timeline_result(tl, err) : 0;
 }

@@ -317,7 +317,7 @@ static void emitted(const struct two_threads *two, const unsigned *types, size_t
 		assert_int_equal(two->c.out.events[i].type, types[i]);
 }
 
-#define TOLD(two, ...)                                                                             \
+#define EMITTED(two, ...)                                                                          \
 	emitted(two, (const unsigned[]){__VA_ARGS__},                                              \
 		sizeof((const unsigned[]){__VA_ARGS__}) / sizeof(unsigned))
 
@@ -335,7 +335,7 @@ static void test_tokio_ends(void **state)
 			      : row->output == OUTPUT_CANCELLED ? KF_ABORTED
 								: 0);
 		returns(two, 0, 3 * 64 | row->after);
-		TOLD(two, TE_POLL_BEGIN, TE_POLL_END);
+		EMITTED(two, TE_POLL_BEGIN, TE_POLL_END);
 		if (two->c.out.events[1].arg != (unsigned)row->end)
 			fail_msg("%s: %u, not %u", row->says, two->c.out.events[1].arg, row->end);
 		two_threads_free(two);
@@ -351,17 +351,17 @@ static void test_freed_meanwhile(void **state)
 	hit(two, 0, KH_TOKIO_POLL, 64);
 	returns(two, 0, 2);
 	hit(two, 1, KH_TOKIO_DEALLOC, 2);
-	TOLD(two, TE_POLL_BEGIN, TE_POLL_END, TE_DROP);
+	EMITTED(two, TE_POLL_BEGIN, TE_POLL_END, TE_DROP);
 	/* The next one at that place. */
 	hit(two, 0, KH_TOKIO_POLL, 64);
 	hit(two, 1, KH_TOKIO_DEALLOC, 2);
 	returns(two, 0, 0);
-	TOLD(two, TE_POLL_BEGIN, TE_POLL_END, TE_DROP, TE_POLL_BEGIN, TE_POLL_END, TE_DROP);
+	EMITTED(two, TE_POLL_BEGIN, TE_POLL_END, TE_DROP, TE_POLL_BEGIN, TE_POLL_END, TE_DROP);
 	hit(two, 0, KH_TOKIO_POLL, 64);
 	returns(two, 0, 64 + 2);
 	hit(two, 1, KH_TOKIO_DEALLOC, 2);
-	TOLD(two, TE_POLL_BEGIN, TE_POLL_END, TE_DROP, TE_POLL_BEGIN, TE_POLL_END, TE_DROP,
-	     TE_POLL_BEGIN, TE_POLL_END, TE_DROP);
+	EMITTED(two, TE_POLL_BEGIN, TE_POLL_END, TE_DROP, TE_POLL_BEGIN, TE_POLL_END, TE_DROP,
+		TE_POLL_BEGIN, TE_POLL_END, TE_DROP);
 	two_threads_free(two);
 }
 
@@ -373,10 +373,10 @@ static void test_another_at_its_place(void **state)
 
 	hit(two, 0, KH_ASYNC_RUN, 256 + 1);
 	hit(two, 1, KH_ASYNC_DESTROY, 4);
-	TOLD(two, TE_POLL_BEGIN, TE_POLL_END, TE_DROP);
+	EMITTED(two, TE_POLL_BEGIN, TE_POLL_END, TE_DROP);
 	hit(two, 1, KH_ASYNC_SCHEDULE, 256 + 1);
 	hit(two, 0, KH_ASYNC_RETURN, 0);
-	TOLD(two, TE_POLL_BEGIN, TE_POLL_END, TE_DROP, TE_SCHEDULE);
+	EMITTED(two, TE_POLL_BEGIN, TE_POLL_END, TE_DROP, TE_SCHEDULE);
 	two_threads_free(two);
 }
 
@@ -418,7 +418,7 @@ static void test_aborted_at_the_door(void **state)
 		hit(two, 0, KH_TOKIO_POLL, 2 * REFERENCE | HANDLE | QUEUED);
 		hit(two, 1, KH_TOKIO_OUTPUT_QUERY, 2 * REFERENCE | HANDLE | cases[i].seen);
 		returns(two, 0, 0xdeadbeef0);
-		TOLD(two, TE_POLL_BEGIN, TE_POLL_END, TE_DROP);
+		EMITTED(two, TE_POLL_BEGIN, TE_POLL_END, TE_DROP);
 		ended(two, cases[i].outcome);
 		two_threads_free(two);
 	}
@@ -462,7 +462,7 @@ static void test_polled_on_elsewhere(void **state)
 	ended(two, TO_PENDING);
 	returns(two, 1, REFERENCE | OVER);
 	ended(two, TO_READY);
-	TOLD(two, TE_POLL_BEGIN, TE_POLL_BEGIN, TE_POLL_END, TE_POLL_END);
+	EMITTED(two, TE_POLL_BEGIN, TE_POLL_BEGIN, TE_POLL_END, TE_POLL_END);
 	two_threads_free(two);
 	/* That thread found it running, and did nothing. */
 	two = two_threads();
@@ -472,7 +472,7 @@ static void test_polled_on_elsewhere(void **state)
 	hit(two, 1, KH_TOKIO_DEALLOC, OVER);
 	returns(two, 0, 0xdeadbeef0);
 	ended(two, TO_READY);
-	TOLD(two, TE_POLL_BEGIN, TE_POLL_END, TE_DROP);
+	EMITTED(two, TE_POLL_BEGIN, TE_POLL_END, TE_DROP);
 	two_threads_free(two);
 }
 
@@ -484,7 +484,7 @@ static void test_shut_down_at_the_door(void **state)
 	hit(two, 0, KH_TOKIO_POLL, REFERENCE | QUEUED);
 	hit(two, 1, KH_TOKIO_SHUTDOWN, REFERENCE | QUEUED);
 	returns(two, 0, REFERENCE | RUNS | QUEUED | ABORTED);
-	TOLD(two, TE_POLL_BEGIN, TE_CANCEL, TE_POLL_END);
+	EMITTED(two, TE_POLL_BEGIN, TE_CANCEL, TE_POLL_END);
 	ended(two, TO_ABORTED);
 	two_threads_free(two);
 
@@ -576,19 +576,19 @@ static void test_calls(void **state)
 	call(two, KR_CALL_BEGIN, __NR_futex, 0, 0, 0);
 	call(two, KR_CALL_END, __NR_futex, LONG, 0, 0);
 	assert_int_equal(last(two)->arg, TB_FUTEX);
-	TOLD(two, TE_PARK, TE_UNPARK, TE_PARK, TE_UNPARK, TE_PARK, TE_UNPARK);
+	EMITTED(two, TE_PARK, TE_UNPARK, TE_PARK, TE_UNPARK, TE_PARK, TE_UNPARK);
 	/* Any other call is recorded as in a poll: only one that may have waited is a park. */
 	two->c.out.n = 0;
 	call(two, KR_CALL_END, __NR_write, LONG, never_waits, 8);
 	assert_int_equal(last(two)->arg, TB_WRITE | TRACE_CALL_NONBLOCKING);
 	call(two, KR_CALL_END, __NR_write, LONG, waits, 8);
 	assert_int_equal(last(two)->arg, TB_WRITE);
-	TOLD(two, TE_BLOCK, TE_BLOCK);
+	EMITTED(two, TE_BLOCK, TE_BLOCK);
 
 	two->c.out.n = 0;
 	hit(two, 0, KH_TOKIO_POLL, 3 * 64 | 8 | 4);
 	call(two, KR_CALL_END, __NR_read, SHORT, waits, 8);
-	TOLD(two, TE_POLL_BEGIN);
+	EMITTED(two, TE_POLL_BEGIN);
 	call(two, KR_CALL_END, __NR_read, LONG, waits, 8);
 	assert_int_equal(last(two)->arg, TB_READ);
 	assert_int_equal(last(two)->value, LONG);
@@ -602,17 +602,17 @@ static void test_calls(void **state)
 	call(two, KR_CALL_BEGIN, __NR_futex, 0, 0, 0);
 	call(two, KR_CALL_END, __NR_futex, LONG, never_waits, 0);
 	assert_int_equal(last(two)->arg, TB_FUTEX);
-	TOLD(two, TE_POLL_BEGIN, TE_BLOCK, TE_BLOCK, TE_BLOCK, TE_BLOCK, TE_BLOCK);
+	EMITTED(two, TE_POLL_BEGIN, TE_BLOCK, TE_BLOCK, TE_BLOCK, TE_BLOCK, TE_BLOCK);
 
 	/* The call in which the poll is when the recording ends. */
 	struct kernel_thread open = {
 		.call = __NR_read + 1, .call_ns = two->time, .call_args = waits};
 	two->c.out.n = 0;
 	assert_int_equal(kernel_emit_open_call(&two->c, &two->p, &two->t[0], &open, two->time), 0);
-	TOLD(two, );
+	EMITTED(two, );
 	assert_int_equal(
 		kernel_emit_open_call(&two->c, &two->p, &two->t[0], &open, two->time + LONG), 0);
-	TOLD(two, TE_BLOCK);
+	EMITTED(two, TE_BLOCK);
 	assert_int_equal(last(two)->arg, TB_READ);
 	assert_int_equal(last(two)->time, two->time + LONG);
 	assert_int_equal(last(two)->value, LONG);
@@ -621,7 +621,7 @@ static void test_calls(void **state)
 	two->c.out.n = 0;
 	assert_int_equal(
 		kernel_emit_open_call(&two->c, &two->p, &two->t[0], &open, two->time + LONG), 0);
-	TOLD(two, );
+	EMITTED(two, );
 
 	for (int i = 0; i < 2; i++) {
 		close(blocking[i]);
