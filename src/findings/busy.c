@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Tasks that are busy with nothing, although they don't wake themselves (that is rule_spin): one that
- * connects again and again, and does nothing else; and those that only wake one another. What serves
- * requests under load is polled as often, but it waits for sockets as well, and is woken by them.
+ * Tasks that are busy with nothing: those that wake themselves; one that connects again and again, and
+ * does nothing else; and those that only wake one another. What serves requests under load is polled as
+ * often, but it waits for sockets as well, and is woken by them.
  */
 #include "findings/rule.h"
 
@@ -10,7 +10,44 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
+
+/* The polls of a family, and one of its tasks. */
+struct polled {
+	enum trace_role role;
+	uint64_t n_polls, poll_ns;
+	uint64_t begin_ns, end_ns; /* of its polls */
+	uint64_t serial, number;
+	uint32_t thread;
+};
+
+static void add_poll(struct polled *p, const struct tl_poll *poll)
+{
+	p->n_polls++;
+	if (tl_poll_measured(poll))
+		p->poll_ns += poll->end_ns - poll->begin_ns;
+	if (!p->begin_ns)
+		p->begin_ns = poll->begin_ns;
+	p->end_ns = poll->end_ns;
+}
+
+static void note_task(struct polled *p, const struct tl_task *task, uint32_t thread)
+{
+	p->serial = task->serial;
+	p->number = task->number;
+	p->thread = thread;
+}
+
+static void find_polled(struct finding_draft *d, uint32_t kind, const struct polled *p,
+			uint64_t place)
+{
+	d->f.kind = kind;
+	d->f.place = place;
+	finding_spans(d, p->begin_ns, p->end_ns);
+	finding_on(d, p->thread);
+	finding_of(d, p->serial, p->number);
+}
+
+/* ---- tasks that connect again and again, or wake each other ---- */
 
 #define BUSY_POLLS 1000ull
 #define BUSY_PER_SECOND 1000ull		  /* polls of each of its tasks */
@@ -25,14 +62,11 @@ struct busy_place {
 };
 
 struct busy_family {
-	enum trace_role role;
-	uint64_t n_polls, poll_ns, n_tasks, n_requests;
-	uint64_t begin_ns, end_ns;	    /* of its polls */
+	struct polled p;
+	uint64_t n_tasks, n_requests;
 	struct busy_place places[N_PLACES]; /* where they ended: the first few */
 	uint64_t n_wakes, votes; /* as Boyer and Moore count: for the peer, less all others */
 	uint32_t peer;		 /* kind of those that wake it */
-	uint64_t serial, number; /* of one of them */
-	uint32_t thread;
 };
 
 struct busy_state {
@@ -45,7 +79,7 @@ static struct busy_family *busy_family(struct busy_state *s, const struct tl_tas
 	struct busy_family *f = map_get_or_new(&s->families, task->kind, 0, sizeof(*f));
 
 	if (f)
-		f->role = task->role;
+		f->p.role = task->role;
 	return f;
 }
 
@@ -55,16 +89,9 @@ static int busy_on_poll(void *ctx, const struct tl_poll *poll)
 
 	if (!f)
 		return -ENOMEM;
-	f->n_polls++;
+	add_poll(&f->p, poll);
+	note_task(&f->p, poll->task, poll->thread);
 	f->n_requests += poll->round.serial != 0;
-	if (tl_poll_measured(poll))
-		f->poll_ns += poll->end_ns - poll->begin_ns;
-	if (!f->begin_ns)
-		f->begin_ns = poll->begin_ns;
-	f->end_ns = poll->end_ns;
-	f->serial = poll->task->serial;
-	f->number = poll->task->number;
-	f->thread = poll->thread;
 	for (size_t i = 0; poll->place && i < N_PLACES; i++) {
 		if (f->places[i].place && f->places[i].place != poll->place)
 			continue;
@@ -129,16 +156,16 @@ static uint64_t place_of(const struct rule_state *st, const struct busy_family *
 		if (!most || p->n_polls > most->n_polls)
 			most = p;
 	}
-	return most && n * 100 >= f->n_polls * BUSY_SHARE ? most->place : 0;
+	return most && n * 100 >= f->p.n_polls * BUSY_SHARE ? most->place : 0;
 }
 
 static bool is_busy(const struct busy_family *f)
 {
-	uint64_t length = f->end_ns - f->begin_ns;
+	uint64_t length = f->p.end_ns - f->p.begin_ns;
 
-	return f->role == TR_TASK && f->n_polls >= BUSY_POLLS && f->n_tasks &&
-	       f->n_requests * 100 < f->n_polls * (100 - BUSY_SHARE) &&
-	       (double)f->n_polls * NSEC_PER_SEC >=
+	return f->p.role == TR_TASK && f->p.n_polls >= BUSY_POLLS && f->n_tasks &&
+	       f->n_requests * 100 < f->p.n_polls * (100 - BUSY_SHARE) &&
+	       (double)f->p.n_polls * NSEC_PER_SEC >=
 		       (double)BUSY_PER_SECOND * (double)f->n_tasks * (double)length;
 }
 
@@ -147,20 +174,10 @@ static void say_how_often(struct buf *out, const struct busy_family *f, uint64_t
 {
 	say_count(out, n, "time", "times");
 	buf_str(out, " (");
-	text_rate(out, n, f->end_ns > f->begin_ns ? f->end_ns - f->begin_ns : 1);
+	text_rate(out, n, f->p.end_ns > f->p.begin_ns ? f->p.end_ns - f->p.begin_ns : 1);
 	buf_str(out, " a second), in ");
 	text_duration(out, ns);
 	buf_str(out, " of the workers' time");
-}
-
-static void busy_about(struct finding_draft *d, uint32_t kind, const struct busy_family *f,
-		       uint64_t place)
-{
-	d->f.kind = kind;
-	d->f.place = place;
-	finding_spans(d, f->begin_ns, f->end_ns);
-	finding_on(d, f->thread);
-	finding_of(d, f->serial, f->number);
 }
 
 static void find_connects(struct rule_state *st, uint32_t kind, const struct busy_family *f,
@@ -168,24 +185,24 @@ static void find_connects(struct rule_state *st, uint32_t kind, const struct bus
 {
 	/* However short they are: they load the other side as well. */
 	struct finding_draft *d = rule_finds(
-		st, finding_score(50, 35, f->poll_ns, rule_facts(st)->scope.length_ns, 0.5));
+		st, finding_score(50, 35, f->p.poll_ns, rule_facts(st)->scope.length_ns, 0.5));
 
 	if (!d)
 		return;
 	say_family(st, &d->text, kind);
 	buf_str(&d->text, " did nothing but connect, ");
-	say_how_often(&d->text, f, f->n_polls, f->poll_ns);
+	say_how_often(&d->text, f, f->p.n_polls, f->p.poll_ns);
 	buf_str(&d->text, ", at ");
 	say_place(st, &d->text, place);
-	busy_about(d, kind, f, place);
+	find_polled(d, kind, &f->p, place);
 }
 
 static void find_pair(struct rule_state *st, uint32_t kind, const struct busy_family *f,
 		      const struct busy_family *peer, uint64_t place)
 {
 	bool alone = f == peer;
-	uint64_t n = f->n_polls + (alone ? 0 : peer->n_polls);
-	uint64_t ns = f->poll_ns + (alone ? 0 : peer->poll_ns);
+	uint64_t n = f->p.n_polls + (alone ? 0 : peer->p.n_polls);
+	uint64_t ns = f->p.poll_ns + (alone ? 0 : peer->p.poll_ns);
 	uint64_t length_ns = rule_facts(st)->scope.length_ns;
 
 	if (ns > n * BUSY_POLL_NS || ns * 100 < length_ns * BUSY_TIME_SHARE)
@@ -206,10 +223,10 @@ static void find_pair(struct rule_state *st, uint32_t kind, const struct busy_fa
 	buf_str(&d->text, ", at ");
 	say_place(st, &d->text, place);
 	d->f.advice = "send a value only if it differs, or from one side only";
-	busy_about(d, kind, f, place);
+	find_polled(d, kind, &f->p, place);
 	if (!alone) {
-		finding_on(d, peer->thread);
-		finding_of(d, peer->serial, peer->number);
+		finding_on(d, peer->p.thread);
+		finding_of(d, peer->p.serial, peer->p.number);
 	}
 }
 
@@ -277,4 +294,129 @@ const struct finding_rule rule_busy = {
 	.state_bytes = sizeof(struct busy_state),
 	.judge = judge_busy,
 	.done = done_busy,
+};
+
+/* ---- a task that wakes itself ---- */
+
+#define SPIN_POLLS 1000ull
+#define SPIN_POLL_NS (20 * NSEC_PER_USEC) /* at that rate it does nothing else */
+#define SPIN_SHARE 90			  /* percent of the polls have a self-wake */
+
+struct spin_family {
+	struct polled p; /* its task: one that woke itself */
+	uint64_t n_self_polls, n_deferred;
+	uint64_t place, votes; /* where most of them ended (Boyer and Moore's majority vote) */
+};
+
+struct spin_state {
+	struct rule_state st;
+	struct map families; /* by kind */
+};
+
+static struct spin_family *spin_family(struct spin_state *s, const struct tl_task *task)
+{
+	struct spin_family *f = map_get_or_new(&s->families, task->kind, 0, sizeof(*f));
+
+	if (f)
+		f->p.role = task->role;
+	return f;
+}
+
+static int spin_on_poll(void *ctx, const struct tl_poll *poll)
+{
+	struct spin_family *f = spin_family(ctx, poll->task);
+
+	if (!f)
+		return -ENOMEM;
+	add_poll(&f->p, poll);
+	if (!poll->place)
+		return 0;
+	if (!f->votes)
+		f->place = poll->place;
+	if (f->place == poll->place)
+		f->votes++;
+	else
+		f->votes--;
+	return 0;
+}
+
+static int spin_on_wake(void *ctx, const struct tl_wake *wake)
+{
+	struct spin_family *f = wake->self ? spin_family(ctx, wake->task) : NULL;
+
+	if (!wake->self)
+		return 0;
+	if (!f)
+		return -ENOMEM;
+	f->n_self_polls += wake->first_self;
+	note_task(&f->p, wake->task, wake->thread);
+	f->n_deferred += wake->first_self && wake->deferred;
+	return 0;
+}
+
+static void find_spin(struct rule_state *st, uint32_t kind, const struct spin_family *f)
+{
+	uint64_t length = f->p.end_ns - f->p.begin_ns, all_ns = rule_facts(st)->scope.length_ns;
+	/* By the CPU time that goes into its polls, or into what is around them. */
+	unsigned by_time = finding_score(35, 50, f->p.poll_ns, all_ns, 0.5);
+	unsigned by_rate = finding_score(35, 50, f->p.n_polls * SPIN_POLL_NS, all_ns, 1);
+	struct finding_draft *d = rule_finds(st, by_time > by_rate ? by_time : by_rate);
+	/* A window may have a wake whose poll ended before it. */
+	uint64_t n = f->n_self_polls < f->p.n_polls ? f->n_self_polls : f->p.n_polls;
+
+	if (!d)
+		return;
+	say_family(st, &d->text, kind);
+	buf_printf(&d->text, " woke itself in %llu %% of its ",
+		   (unsigned long long)text_percent(n, f->p.n_polls));
+	say_count(&d->text, f->p.n_polls, "poll", "polls");
+	if (length > NSEC_PER_MSEC) {
+		buf_str(&d->text, " (");
+		text_rate(&d->text, f->p.n_polls, length);
+		buf_str(&d->text, " a second)");
+	}
+	buf_str(&d->text,
+		f->n_deferred * 2 > n ? ": it yields again and again" : ": it yields, or spins");
+	if (f->place) {
+		buf_str(&d->text, ", at ");
+		say_place(st, &d->text, f->place);
+	}
+	find_polled(d, kind, &f->p, f->place);
+}
+
+static int judge_spin(struct rule_state *st)
+{
+	struct spin_state *s = (struct spin_state *)st;
+	const struct map_entry *e;
+	size_t pos = 0;
+
+	while ((e = map_next(&s->families, &pos))) {
+		const struct spin_family *f = e->value;
+
+		if (f->p.role == TR_TASK && f->p.n_polls >= SPIN_POLLS &&
+		    f->n_self_polls * 100 >= f->p.n_polls * SPIN_SHARE)
+			find_spin(st, (uint32_t)e->a, f);
+	}
+	return 0;
+}
+
+static void done_spin(struct rule_state *st)
+{
+	map_free(&((struct spin_state *)st)->families, free);
+}
+
+const struct finding_rule rule_spin = {
+	.name = "spin",
+	.title = "a task that wakes itself",
+	.advice =
+		"wait for an event instead: a future that is pending must wake its task only when "
+		"something has changed; a closed channel or socket is ready at once",
+	.sink =
+		&(const struct timeline_sink){
+			.poll = spin_on_poll,
+			.wake = spin_on_wake,
+		},
+	.state_bytes = sizeof(struct spin_state),
+	.judge = judge_spin,
+	.done = done_spin,
 };

@@ -11,18 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_FINDINGS 3
 #define UNSERVED_NS (900 * NSEC_PER_MSEC)
 
 /* What the task that receives does in the moment. */
-static void say_receiver(const struct rule_state *st, struct buf *out, const struct rule_moment *rm,
-			 const struct moment_task *t)
+static void say_receiver(struct buf *out, const struct rule_moment *rm, const struct moment_task *t)
 {
 	const struct moment_thread *thread = rule_thread_of(&rm->m, t);
 	const struct await_node *own = NULL;
 	_cleanup_buf_ struct buf call = BUF_INIT;
 
-	(void)st;
 	say_moment_task(out, t);
 	buf_str(out, ", which receives from it, ");
 	if (t->state == IS_SCHEDULED) {
@@ -53,6 +50,36 @@ static const struct graph_held *receiver_of(const struct rule_moment *rm, uint64
 	return NULL;
 }
 
+/* ---- what was in channels when the recording began ---- */
+
+/* Messages + 1, by the channel and the id of the task that receives: each receiver of a broadcast
+ * channel has others. 0: of any task. */
+static void note_lengths(const struct await_node *n, uint64_t task, struct map *lengths, int *rc)
+{
+	for (size_t i = 0; i < n->n_held && *rc == 0; i++)
+		if (n->held[i].kind == AH_CHANNEL && n->held[i].counted)
+			*rc = map_put(lengths, n->held[i].addr, task,
+				      (void *)(uintptr_t)(n->held[i].length + 1));
+	for (size_t i = 0; i < n->n_children; i++)
+		note_lengths(n->children[i], task, lengths, rc);
+}
+
+static int lengths_before(const struct rule_state *st, uint32_t process, bool by_task,
+			  struct map *ret_lengths, uint64_t *ret_ns)
+{
+	struct trace_moment m = {0};
+	int rc = trace_reader_moment(rule_facts(st)->reader, process, MOMENT_START, &m, NULL);
+
+	*ret_ns = rc > 0 ? m.now_ns : 0;
+	rc = rc == -ENOMEM ? rc : 0;
+	for (size_t i = 0; i < m.n_tasks && rc == 0; i++)
+		if (m.tasks[i].tree && (!by_task || m.tasks[i].id))
+			note_lengths(m.tasks[i].tree, by_task ? m.tasks[i].id : 0, ret_lengths,
+				     &rc);
+	moment_done(&m);
+	return rc;
+}
+
 /* ---- a channel that fills ---- */
 
 #define QUEUED_MANY 1000
@@ -66,7 +93,8 @@ static const struct graph_held *fullest(const struct rule_moment *rm, const stru
 
 	for (size_t i = 0; i < rm->graph.n_held; i++) {
 		const struct await_held *h = rm->graph.held[i].held;
-		uint64_t was = (uintptr_t)map_get(before, h->addr, 0);
+		uint64_t noted = (uintptr_t)map_get(before, h->addr, 0),
+			 was = noted ? noted - 1 : 0;
 
 		if (h->kind != AH_CHANNEL || !h->counted || h->length < QUEUED_SOME)
 			continue;
@@ -79,32 +107,6 @@ static const struct graph_held *fullest(const struct rule_moment *rm, const stru
 		*ret_before = was;
 	}
 	return most;
-}
-
-static void note_lengths(const struct await_node *n, struct map *lengths, int *rc)
-{
-	for (size_t i = 0; i < n->n_held && *rc == 0; i++)
-		if (n->held[i].kind == AH_CHANNEL && n->held[i].counted && n->held[i].length)
-			*rc = map_put(lengths, n->held[i].addr, 0,
-				      (void *)(uintptr_t)n->held[i].length);
-	for (size_t i = 0; i < n->n_children; i++)
-		note_lengths(n->children[i], lengths, rc);
-}
-
-/* How many messages were in each when the recording began. */
-static int lengths_before(const struct rule_state *st, uint32_t process, struct map *ret_lengths,
-			  uint64_t *ret_ns)
-{
-	struct trace_moment m = {0};
-	int rc = trace_reader_moment(rule_facts(st)->reader, process, MOMENT_START, &m, NULL);
-
-	*ret_ns = rc > 0 ? m.now_ns : 0;
-	rc = rc == -ENOMEM ? rc : 0;
-	for (size_t i = 0; i < m.n_tasks && rc == 0; i++)
-		if (m.tasks[i].tree)
-			note_lengths(m.tasks[i].tree, ret_lengths, &rc);
-	moment_done(&m);
-	return rc;
 }
 
 static bool any_channel(const struct rule_moment *rm)
@@ -134,7 +136,7 @@ static void find_channel(struct rule_state *st, const struct rule_moment *rm,
 		buf_str(&d->text, " more each second");
 	}
 	buf_str(&d->text, ": ");
-	say_receiver(st, &d->text, rm, t);
+	say_receiver(&d->text, rm, t);
 	buf_str(&d->text, "; ");
 	say_count(&d->text, h->held->senders, "sender", "senders");
 	finding_of_moment(d, st, rm, t);
@@ -151,7 +153,7 @@ static int judge_channel(struct rule_state *st, const struct rule_moment *rm)
 	if (!any_channel(rm))
 		return 0;
 	if (rm->m.when == MOMENT_END)
-		rc = lengths_before(st, rm->m.process, &before, &before_ns);
+		rc = lengths_before(st, rm->m.process, false, &before, &before_ns);
 	h = rc == 0 ? fullest(rm, &before, &was) : NULL;
 	if (h)
 		find_channel(st, rm, h, was, before_ns);
@@ -263,7 +265,7 @@ static void say_who_receives(const struct rule_state *st, struct finding_draft *
 
 	if (h) {
 		buf_str(&d->text, ": ");
-		say_receiver(st, &d->text, rm, &rm->m.tasks[h->task]);
+		say_receiver(&d->text, rm, &rm->m.tasks[h->task]);
 		finding_of_moment(d, st, rm, &rm->m.tasks[h->task]);
 		if (is_stuck(st, w) && !rule_is_quiet(st, rm, &rm->m.tasks[h->task])) {
 			buf_str(&d->text, "; it is polled, but takes nothing from this one");
@@ -315,7 +317,8 @@ static int judge_full(struct rule_state *st)
 	int rc;
 	struct long_waits **all = wait_notes_sorted(&rule_facts(st)->waits, &rc);
 
-	for (size_t i = 0, n = 0; all && i < rule_facts(st)->waits.points.n && n < 3; i++) {
+	for (size_t i = 0, n = 0; all && i < rule_facts(st)->waits.points.n && n < MOST_FINDINGS;
+	     i++) {
 		if ((all[i]->n_waits < CONVOY_WAITS && !is_stuck(st, all[i])) ||
 		    !place_is_send(st, all[i]->place))
 			continue;
@@ -338,31 +341,6 @@ const struct finding_rule rule_full_channel = {
 
 /* ---- a broadcast channel that overtakes its receivers ---- */
 
-/* Of a receiver's messages, as (channel, task's id): how many were there when the recording began. */
-static void note_backlog(const struct moment_task *t, const struct await_node *n,
-			 struct map *lengths, int *rc)
-{
-	for (size_t i = 0; i < n->n_held && *rc == 0; i++)
-		if (n->held[i].kind == AH_CHANNEL && n->held[i].counted)
-			*rc = map_put(lengths, n->held[i].addr, t->id,
-				      (void *)(uintptr_t)(n->held[i].length + 1));
-	for (size_t i = 0; i < n->n_children; i++)
-		note_backlog(t, n->children[i], lengths, rc);
-}
-
-static int backlogs_before(const struct rule_state *st, uint32_t process, struct map *ret_lengths)
-{
-	struct trace_moment m = {0};
-	int rc = trace_reader_moment(rule_facts(st)->reader, process, MOMENT_START, &m, NULL);
-
-	rc = rc == -ENOMEM ? rc : 0;
-	for (size_t i = 0; i < m.n_tasks && rc == 0; i++)
-		if (m.tasks[i].tree && m.tasks[i].id)
-			note_backlog(&m.tasks[i], m.tasks[i].tree, ret_lengths, &rc);
-	moment_done(&m);
-	return rc;
-}
-
 /* All that the channel keeps is new to it, but for what it may have received in the moment, at both ends of the
  * recording if it was there: the next messages take the place of what it has not received. */
 static bool is_overtaken(const struct rule_moment *rm, const struct graph_held *h,
@@ -381,8 +359,10 @@ static int judge_overtaken(struct rule_state *st, const struct rule_moment *rm)
 	const struct graph_held *first = NULL;
 	struct map before = {0};
 	struct finding_draft *d;
-	uint64_t n = 0;
-	int rc = rm->m.when == MOMENT_END ? backlogs_before(st, rm->m.process, &before) : 0;
+	uint64_t n = 0, before_ns;
+	int rc = rm->m.when == MOMENT_END
+			 ? lengths_before(st, rm->m.process, true, &before, &before_ns)
+			 : 0;
 
 	for (size_t i = 0; i < rm->graph.n_held && rc == 0; i++) {
 		if (!is_overtaken(rm, &rm->graph.held[i], &before))
@@ -400,7 +380,7 @@ static int judge_overtaken(struct rule_state *st, const struct rule_moment *rm)
 	buf_printf(&d->text,
 		   "%llu messages of a broadcast channel are new to one of its receivers: ",
 		   (unsigned long long)first->held->capacity);
-	say_receiver(st, &d->text, rm, &rm->m.tasks[first->task]);
+	say_receiver(&d->text, rm, &rm->m.tasks[first->task]);
 	buf_str(&d->text, ", and loses what is overwritten (RecvError::Lagged)");
 	if (n > 1) {
 		buf_str(&d->text, "; so do ");

@@ -12,8 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_FINDINGS 3
-
 /* ---- leaves ---- */
 
 const struct await_node *only_leaf(const struct await_node *n, size_t *n_leaves)

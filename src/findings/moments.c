@@ -19,7 +19,6 @@
 #define OVERDUE_NS (50 * NSEC_PER_MSEC)
 #define KEPT_TASKS 100
 #define QUEUED_CLOSURES 3
-#define MOST_FINDINGS 3
 
 void say_moment_task(struct buf *out, const struct moment_task *t)
 {

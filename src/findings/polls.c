@@ -13,7 +13,6 @@
 #define LONG_NS (10 * NSEC_PER_MSEC)
 #define OPEN_NS (100 * NSEC_PER_MSEC)
 #define VERY_LONG_NS (100 * NSEC_PER_MSEC)
-#define MOST_FINDINGS 3 /* of long polls: the worst groups */
 
 /* A poll of a task, or of a block_on whose thread runs tasks as well (known in the end). */
 static bool keeps_worker(const struct rule_state *st, enum trace_role role, uint32_t thread)

@@ -45,9 +45,9 @@ extern const struct finding_rule rule_throttled, rule_no_cpu;
 /* polls.c */
 extern const struct finding_rule rule_open_poll, rule_long_polls, rule_blocking_calls;
 /* wakes.c */
-extern const struct finding_rule rule_spin, rule_herd;
+extern const struct finding_rule rule_herd;
 /* busy.c */
-extern const struct finding_rule rule_busy;
+extern const struct finding_rule rule_busy, rule_spin;
 /* workers.c */
 extern const struct finding_rule rule_driver, rule_lifo_slot, rule_imbalance, rule_nothing_polled;
 /* delays.c */
@@ -138,6 +138,8 @@ struct finding_draft {
 	struct buf text;
 };
 struct finding_draft *rule_finds(struct rule_state *st, unsigned score);
+/* Of a rule that may find many: the worst ones. */
+#define MOST_FINDINGS 3
 /* What it is about: a stretch of time, which begins when to look at it; a thread; a task, by its
  * serial and number, none if the serial is 0. Threads and tasks add up, each once. */
 void finding_spans(struct finding_draft *d, uint64_t from_ns, uint64_t to_ns);

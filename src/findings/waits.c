@@ -231,7 +231,7 @@ static int judge_progress(struct rule_state *st)
 	points = map_sorted(&s->merged, compare_points);
 	if (!points)
 		return -ENOMEM;
-	for (size_t i = 0, n = 0; i < s->merged.n && n < 3; i++) {
+	for (size_t i = 0, n = 0; i < s->merged.n && n < MOST_FINDINGS; i++) {
 		if (!is_stuck(st, points[i]))
 			continue;
 		find_stuck(st, points[i]);
@@ -374,7 +374,8 @@ static int judge_convoy(struct rule_state *st)
 	int rc;
 	struct long_waits **points = wait_notes_sorted(&rule_facts(st)->waits, &rc);
 
-	for (size_t i = 0, n = 0; points && i < rule_facts(st)->waits.points.n && n < 3; i++) {
+	for (size_t i = 0, n = 0; points && i < rule_facts(st)->waits.points.n && n < MOST_FINDINGS;
+	     i++) {
 		if (!points[i]->n_waits || !is_lock(st, points[i]->place))
 			continue;
 		if (!points[i]->n_convoys && !waits_alone(st, points[i]))
