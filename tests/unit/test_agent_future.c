@@ -425,26 +425,35 @@ static bool is_memory(uint64_t at)
 	return process_vm_readv(getpid(), &here, 1, &there, 1, 0) > 0;
 }
 
-static void test_held(void **state)
+/* The hook of the method, and that of the task that calls it. */
+static struct agent_hook *hold(struct agent_hook **ret_task)
 {
 	struct agent_hook *hook = area_hook(&area, AH_FUTURE, HELD_KIND, (const void *)method_body);
 	struct agent_hook *task =
 		area_hook(&area, AH_TOKIO_POLL, CONNECTION_KIND, (const void *)connection_poll);
+
+	hook->future.held_offset = offsetof(struct object, box);
+	hook->future.future_offset = offsetof(struct in_box, future);
+	hook->flags |= AGENT_HOOK_CHAIN | AGENT_HOOK_HELD | AGENT_HOOK_HANDLER;
+	method = area_stub(&area, hook);
+	task->task.id_offset = offsetof(struct boxed_task, id);
+	task->task.end_offset = sizeof(struct boxed_task);
+	task->flags |= AGENT_HOOK_TASK | AGENT_HOOK_SERVES;
+	*ret_task = task;
+	return hook;
+}
+
+static void test_held(void **state)
+{
+	struct agent_hook *task, *hook = hold(&task);
 	struct in_box box = {.tag = 1};
 	struct object o = {.box = &box, .tag = 1, .state = 3};
 
 	hook->future.result = (struct agent_result){
 		.from = AR_STATE, .offset = offsetof(struct future, state), .size = 1, .ready = 1};
 	hook->future.pending = 2;
-	hook->future.held_offset = offsetof(struct object, box);
-	hook->future.future_offset = offsetof(struct in_box, future);
 	hook->future.tag_size = sizeof(box.tag);
 	hook->future.tag_some = 1;
-	hook->flags |= AGENT_HOOK_CHAIN | AGENT_HOOK_HELD | AGENT_HOOK_HANDLER;
-	method = area_stub(&area, hook);
-	task->task.id_offset = offsetof(struct boxed_task, id);
-	task->task.end_offset = sizeof(struct boxed_task);
-	task->flags |= AGENT_HOOK_TASK | AGENT_HOOK_SERVES;
 
 	/* It isn't known yet where the future is. */
 	expect_held(task, &o, 0, 0, false);
@@ -507,22 +516,13 @@ static void test_held(void **state)
 static void test_held_written(void **state)
 {
 	enum { NONE = 9 };
-	struct agent_hook *hook = area_hook(&area, AH_FUTURE, HELD_KIND, (const void *)method_body);
-	struct agent_hook *task =
-		area_hook(&area, AH_TOKIO_POLL, CONNECTION_KIND, (const void *)connection_poll);
+	struct agent_hook *task, *hook = hold(&task);
 	struct in_box box = {.tag = 1};
 	struct object o = {.box = &box, .tag = 1};
 
 	hook->future.result = (struct agent_result){
 		.from = AR_PRESENT, .offset = offsetof(struct in_box, tag), .size = 8};
 	hook->future.pending = NONE;
-	hook->future.held_offset = offsetof(struct object, box);
-	hook->future.future_offset = offsetof(struct in_box, future);
-	hook->flags |= AGENT_HOOK_CHAIN | AGENT_HOOK_HELD | AGENT_HOOK_HANDLER;
-	method = area_stub(&area, hook);
-	task->task.id_offset = offsetof(struct boxed_task, id);
-	task->task.end_offset = sizeof(struct boxed_task);
-	task->flags |= AGENT_HOOK_TASK | AGENT_HOOK_SERVES;
 
 	expect_held(task, &o, 0, 0, false);
 	hook->last_state = 1;
