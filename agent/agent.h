@@ -69,8 +69,10 @@ enum agent_poll_flags {
 	POLL_PANICKED = 512,		 /* ... and was the panic, */
 	POLL_ABORTED = 1024,		 /* or the error of an aborted task */
 	POLL_SHUT_DOWN = 2048,		 /* its runtime was shut down meanwhile */
-	POLL_QUERIED = 4096,		 /* its output was queried meanwhile */
+	POLL_QUERIED = 4096,   /* its output was queried before it was complete: by who can't say
+			      * whether the output was taken */
 	POLL_SHUT_IDLE = 8192, /* its runtime was shut down, by who saw it wait in a queue */
+	POLL_READING = 16384,  /* as POLL_QUERIED: by who is about to say so */
 };
 
 #define AGENT_MAX_POLLS 17u

@@ -153,7 +153,8 @@ struct tokio_poll {
 	bool finished;	  /* its runtime was shut down when the task was complete already */
 	bool shut_down;	  /* its runtime was shut down while it ran, */
 	bool shut_queued; /* by a thread that saw the task wait in a queue */
-	bool taken;	  /* the output was queried, and may have been taken */
+	bool taken;	  /* the output may be another thread's already, which has not said what it
+			   * was */
 	/* What its output says, tokio_output(). END_READY: it was looked at while it was surely
 	 * there, and was no error. */
 	enum poll_end output;
@@ -194,8 +195,10 @@ RUNTIME_INLINE enum poll_end tokio_end(const struct tokio_poll *p)
 		return END_UNPOLLED;
 	if (p->output != END_UNKNOWN)
 		return p->output;
+	if (p->taken)
+		return END_UNKNOWN;
 	/* No error, and it was still there when that was seen. */
-	if (p->after & p->queried & TOKIO_JOIN_INTEREST && !p->taken)
+	if (p->after & p->queried & TOKIO_JOIN_INTEREST)
 		return END_READY;
 	if (p->raised)
 		return END_PANICKED;

@@ -31,19 +31,27 @@ static void release(struct agent_notes *n, const struct agent_hook *hook, void *
 		((task_fn)hook->task.drop_ref)(header);
 }
 
-/* How the task that is polled ended, by its output, if it is complete: the words after its id. */
-static __attribute__((noinline)) enum poll_end read_output(const struct agent_poll *poll,
+/* What a task's output is compared with, after this poll of it. The header is given apart: the poll
+ * of another thread may be over, and its place another task's. */
+static struct tokio_error error_of(const struct agent_hook *hook, const void *header,
+				   const struct agent_poll *poll, bool cancelled)
+{
+	return (struct tokio_error){.id = agent_word((uint64_t)header + hook->task.id_offset),
+				    .raised = poll->flags & POLL_RAISED,
+				    .payload = poll->raised,
+				    .cancelled = cancelled};
+}
+
+/* How the poll ended, by the task's output, if it is complete: the words after its id. */
+static __attribute__((noinline)) enum poll_end read_output(const struct agent_hook *hook,
+							   const void *header,
+							   const struct agent_poll *poll,
 							   bool cancelled)
 {
-	const struct agent_hook *hook = poll->hook;
-	uint64_t at = (uint64_t)poll->header + hook->task.id_offset;
 	uint32_t n = tokio_output_words(hook->task.id_offset, hook->task.end_offset);
-	const struct tokio_error e = {.id = agent_word(at),
-				      .raised = poll->flags & POLL_RAISED,
-				      .payload = poll->raised,
-				      .cancelled = cancelled};
+	const struct tokio_error e = error_of(hook, header, poll, cancelled);
 
-	return tokio_output(agent_word, at + 8, n, n, &e);
+	return tokio_output(agent_word, (uint64_t)header + hook->task.id_offset + 8, n, n, &e);
 }
 
 /* The same, if the output was read before it was taken, and saved in the flags. */
@@ -72,6 +80,22 @@ static bool is_shut_idle(const void *header, const struct agent_poll *poll)
 	       __atomic_load_n(&poll->flags, __ATOMIC_ACQUIRE) & POLL_SHUT_IDLE;
 }
 
+/* A thread that reads the output needs less than this, if the kernel does not preempt it. */
+#define READER_LOOKS 200u
+
+/* The open poll's flags. With `wait`: when who reads the output has said what it was, or a few
+ * microseconds later, since nothing in a program may wait for another thread. */
+static uint32_t reader_flags(const struct agent_poll *poll, bool wait)
+{
+	uint32_t flags = __atomic_load_n(&poll->flags, __ATOMIC_ACQUIRE);
+
+	for (uint32_t i = 0; wait && i < READER_LOOKS && flags & POLL_READING; i++) {
+		arch_pause();
+		flags = __atomic_load_n(&poll->flags, __ATOMIC_ACQUIRE);
+	}
+	return flags;
+}
+
 /* How a poll ended after which the task is complete. */
 static enum poll_end outcome(const struct agent_hook *hook, const void *header, uint64_t after,
 			     const struct agent_poll *poll)
@@ -91,88 +115,120 @@ static enum poll_end outcome(const struct agent_hook *hook, const void *header, 
 		return END_UNPOLLED;
 	p.output = saved_end(flags);
 	if (p.output == END_UNKNOWN)
-		p.output = read_output(poll, tokio_was_cancelled(&p));
-	/* If the output was taken meanwhile, the thread that took it has saved it before. */
-	flags |= __atomic_load_n(&poll->flags, __ATOMIC_ACQUIRE);
+		p.output = read_output(hook, header, poll, tokio_was_cancelled(&p));
+	p.queried = __atomic_load_n(agent_state_of(hook, header), __ATOMIC_ACQUIRE);
+	/* If the output was taken meanwhile, the thread that took it has saved it before, or is
+	 * about to. So this comes after the looks at the output and at the state. */
+	flags = reader_flags(poll, p.output == END_UNKNOWN);
 	if (p.output == END_UNKNOWN)
 		p.output = saved_end(flags);
 	p.shut_down = flags & POLL_SHUT_DOWN;
-	p.taken = flags & POLL_QUERIED && !(after & TOKIO_JOIN_WAKER);
-	p.queried = __atomic_load_n(agent_state_of(hook, header), __ATOMIC_ACQUIRE);
+	p.taken = flags & POLL_READING || (flags & POLL_QUERIED && !(after & TOKIO_JOIN_WAKER));
 	return tokio_end(&p);
 }
 
 /*
  * In the poll of a task that is complete, something is woken. That may be the task that awaits this
  * one, which then takes the output, maybe before the end of this poll: so the output is read now.
+ * If another thread may be taking it in this moment, "no error" says nothing: that thread will.
  */
-void agent_tokio_save_outcome(struct agent_poll *poll, uint64_t state)
+static void save_outcome(const struct agent_hook *hook, const void *header, struct agent_poll *poll,
+			 uint64_t state)
 {
 	if (poll->flags & POLL_OUTCOME_SAVED || !(state & TOKIO_JOIN_INTEREST))
 		return;
-	__atomic_fetch_or(&poll->flags, end_flags(read_output(poll, state & TOKIO_CANCELLED)),
-			  __ATOMIC_RELAXED);
+	enum poll_end output = read_output(hook, header, poll, state & TOKIO_CANCELLED);
+	if (output == END_UNKNOWN && __atomic_load_n(&poll->flags, __ATOMIC_ACQUIRE) & POLL_READING)
+		return;
+	__atomic_fetch_or(&poll->flags, end_flags(output), __ATOMIC_RELAXED);
+}
+
+void agent_tokio_save_outcome(struct agent_poll *poll, uint64_t state)
+{
+	save_outcome(poll->hook, poll->header, poll, state);
 }
 
 /*
  * The join handle asks for the task's output. If the task's last poll is still open, its end would
  * find no output: so the output is read now. A task that isn't complete may be complete a moment
- * later, when tokio checks: then the poll is marked as queried, and the result is true. All this
+ * later, when tokio checks: then the poll is marked with `mark`, and the result is true. All this
  * only if an output can be in doubt (after an abort, or a panic on any thread), since with many
  * threads it takes long to find the poll.
  */
-static bool query_output(const struct agent_hook *hook, const void *header)
+static bool query_output(const struct agent_hook *hook, const void *header, uint32_t mark)
 {
 	uint64_t state = __atomic_load_n(agent_state_of(hook, header), __ATOMIC_ACQUIRE);
 	struct agent_search at = {0};
 	struct agent_poll *last;
-	bool found = false;
+	bool marked = false;
 
 	if (likely(!(state & TOKIO_CANCELLED) &&
 		   !__atomic_load_n(&agent_private()->n_raised, __ATOMIC_RELAXED)))
 		return false;
 	while ((last = agent_find_poll(header, &at))) {
-		found = true;
-		if (state & TOKIO_COMPLETE)
-			agent_tokio_save_outcome(last, state);
-		else
-			__atomic_fetch_or(&last->flags, POLL_QUERIED, __ATOMIC_RELAXED);
+		if (state & TOKIO_COMPLETE) {
+			save_outcome(hook, header, last, state);
+		} else {
+			__atomic_fetch_or(&last->flags, mark, __ATOMIC_SEQ_CST);
+			marked = true;
+		}
 	}
-	return found && !(state & TOKIO_COMPLETE);
+	return marked;
 }
 
 void agent_tokio_read_tail(void *header, struct agent_hook *hook)
 {
-	query_output(hook, header);
+	query_output(hook, header, POLL_QUERIED);
 }
 
 /* The error of a Poll<Result<T, JoinError>> is among its first words. */
 #define RESULT_WORDS 4u
 
+/*
+ * How the poll ended after which the task is complete and its output was queried: what tokio handed
+ * out shows it, if that wrote `dst`, or else what is in the task, since no other can take it. No
+ * error there: it ended by itself.
+ */
+static enum poll_end read_end(const struct agent_hook *hook, const void *header,
+			      const struct agent_poll *last, bool cancelled,
+			      const uint64_t *written)
+{
+	const struct tokio_error e = error_of(hook, header, last, cancelled);
+
+	return written ? tokio_output(agent_word, (uint64_t)written, RESULT_WORDS, RESULT_WORDS, &e)
+		       : read_output(hook, header, last, cancelled);
+}
+
 /* Tokio writes the output to dst, if the task is complete; else it keeps the waker. */
 void agent_tokio_read(void *header, uint64_t *dst, const void *waker, struct agent_hook *hook)
 {
-	bool queried = query_output(hook, header);
+	bool queried = query_output(hook, header, POLL_READING);
 
+	if (likely(!queried)) {
+		((read_fn)hook->orig)(header, dst, waker);
+		return;
+	}
+	uint64_t was[RESULT_WORDS];
+	bool written = false;
+	for (uint32_t i = 0; i < RESULT_WORDS; i++)
+		was[i] = dst[i];
 	((read_fn)hook->orig)(header, dst, waker);
-	if (likely(!queried))
-		return;
-	/* If the task was complete by then, the returned output shows how that poll ended. */
+	for (uint32_t i = 0; i < RESULT_WORDS; i++)
+		written |= was[i] != dst[i];
+
 	uint64_t state = __atomic_load_n(agent_state_of(hook, header), __ATOMIC_ACQUIRE);
-	if (!(state & TOKIO_COMPLETE) || state & TOKIO_JOIN_WAKER)
-		return;
-	const uint64_t id = *(const uint64_t *)((const char *)header + hook->task.id_offset);
 	struct agent_search at = {0};
 	struct agent_poll *last;
 	while ((last = agent_find_poll(header, &at))) {
-		const struct tokio_error e = {.id = id,
-					      .raised = last->flags & POLL_RAISED,
-					      .payload = last->raised,
-					      .cancelled = state & TOKIO_CANCELLED};
-		uint32_t flags = end_flags(
-			tokio_output(agent_word, (uint64_t)dst, RESULT_WORDS, RESULT_WORDS, &e));
-		if (!(__atomic_load_n(&last->flags, __ATOMIC_ACQUIRE) & POLL_OUTCOME_SAVED))
-			__atomic_fetch_or(&last->flags, flags, __ATOMIC_RELEASE);
+		if (state & TOKIO_COMPLETE &&
+		    !(__atomic_load_n(&last->flags, __ATOMIC_ACQUIRE) & POLL_OUTCOME_SAVED))
+			__atomic_fetch_or(
+				&last->flags,
+				end_flags(read_end(hook, header, last, state & TOKIO_CANCELLED,
+						   written ? dst : NULL)),
+				__ATOMIC_RELEASE);
+		/* Only after what was read is saved. */
+		__atomic_fetch_and(&last->flags, ~(uint32_t)POLL_READING, __ATOMIC_RELEASE);
 	}
 }
 

@@ -124,6 +124,12 @@ static inline void arch_prefetch(const void *line)
 	__asm__ volatile("prefetchw %0" : : "m"(*(const char *)line));
 }
 
+/* Waits for a moment, in which the processor lets its other thread go on. */
+static inline void arch_pause(void)
+{
+	__asm__ volatile("pause" ::: "memory");
+}
+
 /* The compiler must not move memory accesses across; the processor keeps stores in order. */
 static inline void arch_barrier_local(void)
 {

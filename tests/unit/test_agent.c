@@ -3,6 +3,7 @@
 #include "agent_tasks.h"
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 
 /* ---- tokio's polls ---- */
@@ -70,12 +71,15 @@ static void panics_output_taken(struct tokio_task *t)
 }
 
 /* The same without being woken: it asked for the output just then. */
+static uint64_t handed[4];
+
 static void read_output(struct tokio_task *t)
 {
-	void (*read)(void *, uint64_t, uint64_t) =
-		(void (*)(void *, uint64_t, uint64_t))area_stub(&area, read_hook);
+	void (*read)(void *, uint64_t *, uint64_t) =
+		(void (*)(void *, uint64_t *, uint64_t))area_stub(&area, read_hook);
 
-	read(t, 11, 12);
+	memset(handed, 0, sizeof(handed));
+	read(t, handed, 12);
 }
 
 static void aborted_output_read(struct tokio_task *t)
@@ -90,15 +94,6 @@ static void panics_output_read(struct tokio_task *t)
 	call(panic_hook, rust_exception);
 	store_join_error(t, true, true);
 	read_output(t);
-}
-
-/* It asks, and takes the output before we or tokio's own look can tell. */
-static void aborted_asked_then_taken(struct tokio_task *t)
-{
-	t->state |= CANCELLED;
-	read_output(t);
-	store_join_error(t, false, false);
-	memset(t->stage, 0xa5, sizeof(t->stage));
 }
 
 /* It asks, and waits; the task had come to its natural end. */
@@ -133,15 +128,10 @@ static void hand_out_value(struct tokio_task *t, uint64_t *dst)
 
 static void read_while_it_ends(struct tokio_task *t, void (*how)(struct tokio_task *, uint64_t *))
 {
-	uint64_t handed[4] = {0};
-	void (*read)(void *, uint64_t *, uint64_t) =
-		(void (*)(void *, uint64_t *, uint64_t))area_stub(&area, read_hook);
-
 	call(panic_hook, rust_exception);
 	on_read = how;
-	read(t, handed, 12);
+	read_output(t);
 	on_read = NULL;
-	t->state &= ~(uint64_t)JOIN; /* and the handle is gone */
 }
 
 static void panics_while_asked(struct tokio_task *t)
@@ -152,6 +142,82 @@ static void panics_while_asked(struct tokio_task *t)
 static void catches_while_asked(struct tokio_task *t)
 {
 	read_while_it_ends(t, hand_out_value);
+}
+
+/* The same, and a waker is set since it asked before. */
+static void panics_while_asked_again(struct tokio_task *t)
+{
+	t->state |= 16;
+	panics_while_asked(t);
+}
+
+/* It asks, and waits; then a panic is caught, and Tokio has taken the waker back. */
+static void catches_after_asked(struct tokio_task *t)
+{
+	call(panic_hook, rust_exception);
+	read_output(t);
+	t->stage[0] = 5;
+	to_ready(t);
+}
+
+/* Another thread asks, and tokio has handed the output out to it, but it is still in tokio. */
+static sem_t is_taken, may_go_on;
+static void (*handing)(struct tokio_task *, uint64_t *);
+
+static void hand_out_slowly(struct tokio_task *t, uint64_t *dst)
+{
+	handing(t, dst);
+	memset(t->stage, 0xa5, sizeof(t->stage));
+	sem_post(&is_taken);
+	sem_wait(&may_go_on);
+}
+
+static void *read_slowly(void *t)
+{
+	read_output(t);
+	return NULL;
+}
+
+static pthread_t read_elsewhere(struct tokio_task *t, void (*how)(struct tokio_task *, uint64_t *))
+{
+	pthread_t reads;
+
+	sem_init(&is_taken, 0, 0);
+	sem_init(&may_go_on, 0, 0);
+	call(panic_hook, rust_exception);
+	handing = how;
+	on_read = hand_out_slowly;
+	assert_int_equal(pthread_create(&reads, NULL, read_slowly, t), 0);
+	sem_wait(&is_taken);
+	return reads;
+}
+
+static void read_on(pthread_t reads)
+{
+	sem_post(&may_go_on);
+	pthread_join(reads, NULL);
+	on_read = NULL;
+}
+
+static pthread_t reading;
+
+static void panics_being_read(struct tokio_task *t)
+{
+	reading = read_elsewhere(t, hand_out_panic);
+}
+
+static void catches_being_read(struct tokio_task *t)
+{
+	reading = read_elsewhere(t, hand_out_value);
+}
+
+/* Its end wakes somebody meanwhile, and the reader has read it before the end of the poll. */
+static void panics_and_wakes_being_read(struct tokio_task *t)
+{
+	pthread_t reads = read_elsewhere(t, hand_out_panic);
+
+	call(root_wake_hook, t);
+	read_on(reads);
 }
 
 /* Complete, with its output stored; then its runtime is shut down. */
@@ -432,7 +498,7 @@ static void test_output_read(void **state)
 	expect(AE_POLL_BEGIN, tokio_ref());
 	expect(AE_POLL_CANCELLED, tokio_ref());
 	expect_nothing();
-	assert_int_equal(read_args[0], 11);
+	assert_int_equal(read_args[0], (uint64_t)handed);
 	assert_int_equal(read_args[1], 12);
 	expect_poll(panics_output_read, AE_POLL_PANICKED);
 }
@@ -444,10 +510,29 @@ static void test_output_asked_for_early(void **state)
 	expect_thread();
 	expect(AE_POLL_BEGIN, tokio_ref());
 	expect(AE_POLL_CANCELLED, tokio_ref());
-	expect_poll(aborted_asked_then_taken, AE_POLL_CANCELLED);
 	expect_poll(aborted_asked_ready, AE_POLL_READY);
 	expect_poll(panics_while_asked, AE_POLL_PANICKED);
 	expect_poll(catches_while_asked, AE_POLL_READY);
+	expect_poll(panics_while_asked_again, AE_POLL_PANICKED);
+	expect_poll(catches_after_asked, AE_POLL_READY);
+}
+
+/* While another thread takes the output, and can't be waited for, nothing shows what it was. */
+static void test_output_being_read(void **state)
+{
+	(void)state;
+	poll_as(catches_being_read);
+	expect_thread();
+	expect(AE_POLL_BEGIN, tokio_ref());
+	expect(AE_POLL_UNKNOWN, tokio_ref());
+	read_on(reading);
+	expect_poll(panics_being_read, AE_POLL_UNKNOWN);
+	read_on(reading);
+	poll_as(panics_and_wakes_being_read);
+	expect(AE_POLL_BEGIN, tokio_ref());
+	expect(AE_ROOT_WAKE, 9ull << 48 | ((uint64_t)&task & 0xffffffffffff));
+	expect(AE_POLL_PANICKED, tokio_ref());
+	expect_nothing();
 }
 
 /* ---- await points ---- */
@@ -909,6 +994,7 @@ int main(void)
 		WITH(test_output_taken, setup),
 		WITH(test_output_read, setup),
 		WITH(test_output_asked_for_early, setup),
+		WITH(test_output_being_read, setup),
 		WITH(test_await_points, setup),
 		WITH(test_pointers, setup),
 		WITH(test_hostile_pointers, setup),
