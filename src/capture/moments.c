@@ -149,11 +149,7 @@ static int add_places(struct moments *m, struct trace_moment *moment)
 static int add_workers(struct moments *m, const struct trace_moment *moment)
 {
 	for (size_t i = 0; i < moment->n_tasks; i++) {
-		const struct moment_task *t = &moment->tasks[i];
-		const struct moment_thread *thread =
-			t->kind->role == TR_WORKER && t->thread && t->thread <= moment->n_threads
-				? &moment->threads[t->thread - 1]
-				: NULL;
+		const struct moment_thread *thread = moment_worker_of(moment, &moment->tasks[i]);
 
 		if (thread &&
 		    !capture_threads_get(m->threads, moment->process, thread->tid, thread->name))

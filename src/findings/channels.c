@@ -16,7 +16,7 @@
 /* What the task that receives does in the moment. */
 static void say_receiver(struct buf *out, const struct rule_moment *rm, const struct moment_task *t)
 {
-	const struct moment_thread *thread = rule_thread_of(&rm->m, t);
+	const struct moment_thread *thread = moment_thread_of(&rm->m, t);
 	const struct await_node *own = NULL;
 	_cleanup_buf_ struct buf call = BUF_INIT;
 

@@ -427,7 +427,7 @@ static int judge_runtime_drop(struct rule_state *st, const struct rule_moment *r
 		const struct moment_task *t = &rm->m.tasks[i];
 
 		if ((t->kind->role != TR_BLOCKING && t->kind->role != TR_TASK) ||
-		    !rule_thread_of(&rm->m, t))
+		    !moment_thread_of(&rm->m, t))
 			continue;
 		runs = runs ? runs : t;
 		n++;
@@ -443,7 +443,7 @@ static int judge_runtime_drop(struct rule_state *st, const struct rule_moment *r
 		  "threads of it, the first of which runs ");
 	say_moment_task(&d->text, runs);
 	buf_str(&d->text, " (");
-	if (!say_call(&d->text, rule_thread_of(&rm->m, runs)))
+	if (!say_call(&d->text, moment_thread_of(&rm->m, runs)))
 		buf_str(&d->text, "on the CPU");
 	buf_char(&d->text, ')');
 	finding_of_moment(d, st, rm, runs);

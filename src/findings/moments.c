@@ -50,14 +50,6 @@ bool say_call(struct buf *out, const struct moment_thread *t)
 	return true;
 }
 
-const struct moment_thread *rule_thread_of(const struct trace_moment *m,
-					   const struct moment_task *t)
-{
-	bool runs = t->state == IS_RUNNING || t->state == IS_WOKEN_RUNNING;
-
-	return runs && t->thread && t->thread <= m->n_threads ? &m->threads[t->thread - 1] : NULL;
-}
-
 /* ---- deadlocks ---- */
 
 void finding_spans_since(struct finding_draft *d, const struct rule_state *st,
@@ -232,7 +224,7 @@ static int judge_stuck_poll(struct rule_state *st, const struct rule_moment *rm)
 		return 0;
 	for (size_t k = 0, n = 0; k < rm->m.n_tasks && n < MOST_FINDINGS; k++) {
 		const struct moment_task *t = &rm->m.tasks[k];
-		const struct moment_thread *thread = rule_thread_of(&rm->m, t);
+		const struct moment_thread *thread = moment_thread_of(&rm->m, t);
 
 		if (t->kind->role != TR_TASK || !thread || in_place(thread) ||
 		    (!thread->call && rule_facts(st)->scope.length_ns < COMPUTES_NS) ||
@@ -277,7 +269,7 @@ static int judge_pool_stuck(struct rule_state *st, const struct rule_moment *rm)
 
 		if (t->kind->role != TR_BLOCKING || !had_no_event(st, rm, t))
 			continue;
-		if (rule_thread_of(&rm->m, t)) {
+		if (moment_thread_of(&rm->m, t)) {
 			n_run++;
 			first = first ? first : t;
 		} else if (t->state == IS_SCHEDULED) {
@@ -291,7 +283,7 @@ static int judge_pool_stuck(struct rule_state *st, const struct rule_moment *rm)
 	say_count(&d->text, n_run, "closure runs, of ", "closures run, the first of ");
 	text_safe(&d->text, first->kind->name);
 	buf_str(&d->text, " (");
-	if (!say_call(&d->text, rule_thread_of(&rm->m, first)))
+	if (!say_call(&d->text, moment_thread_of(&rm->m, first)))
 		buf_str(&d->text, "on the CPU");
 	buf_str(&d->text, "); ");
 	say_count(&d->text, n_wait, "waits for a thread", "wait for a thread, the first of ");

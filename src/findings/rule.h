@@ -187,9 +187,6 @@ void say_moment_task(struct buf *out, const struct moment_task *t);
 void say_at(struct buf *out, const char *file, uint32_t line, const char *function);
 /* "futex, at src/main.rs:12 app::flush" of what a thread does; false: it is in no system call. */
 bool say_call(struct buf *out, const struct moment_thread *t);
-/* The thread on which it runs; NULL: it does not, or that is not known. */
-const struct moment_thread *rule_thread_of(const struct trace_moment *m,
-					   const struct moment_task *t);
 /* held.c: the leaf for which alone a task waits, *n_leaves is 0 at first; NULL: there is none, or several. */
 const struct await_node *only_leaf(const struct await_node *n, size_t *n_leaves);
 /* What other tasks give, and should some time: no sockets, timers, messages. */

@@ -409,8 +409,7 @@ static void trees_text(const struct view *v, const size_t *tasks, size_t n, bool
 		if (v->m->tasks[tasks[i]].tree)
 			nodes[n_trees++] = v->m->tasks[tasks[i]].tree;
 	buf_str(&prefix, "  ");
-	if (first->tree && n_trees &&
-	    (first->state == IS_RUNNING || first->state == IS_WOKEN_RUNNING))
+	if (first->tree && n_trees && moment_task_runs(first))
 		buf_str(v->out, "  (runs now; before that it waited here)\n");
 	if (first->tree && n_trees)
 		node_tree(v, nodes, n_trees, &prefix, true, true, key);

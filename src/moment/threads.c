@@ -63,8 +63,7 @@ static bool in_block_in_place(const struct moment_thread *t, size_t n_frames)
 static void use(struct thread_use *u, const struct moment_thread *t)
 {
 	/* A block_on's future is idle while its thread is parked, or polls other tasks. */
-	bool root_runs = !u->task && u->root &&
-			 (u->root->state == IS_RUNNING || u->root->state == IS_WOKEN_RUNNING);
+	bool root_runs = !u->task && u->root && moment_task_runs(u->root);
 
 	u->n_frames =
 		u->task || root_runs || (!u->worker && !u->root) ? task_frames(t, root_runs) : 0;
@@ -87,7 +86,7 @@ struct thread_use *moment_thread_uses(const struct trace_moment *m)
 			u->worker = t;
 		else if (t->kind->role == TR_ROOT)
 			u->root = t;
-		else if (t->state == IS_RUNNING || t->state == IS_WOKEN_RUNNING)
+		else if (moment_task_runs(t))
 			u->task = t;
 	}
 	for (size_t i = 0; uses && i < m->n_threads; i++)

@@ -122,7 +122,7 @@ static void task_text(const struct graph *g, const struct moment_task *t, struct
 {
 	const struct await_node *own = NULL, *leaf = NULL;
 
-	if (t->state == IS_RUNNING || t->state == IS_WOKEN_RUNNING) {
+	if (moment_task_runs(t)) {
 		if (t->thread)
 			thread_text(&g->moment->threads[t->thread - 1], place, what);
 		return;

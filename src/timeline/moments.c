@@ -145,12 +145,12 @@ static int take_workers(struct tl_moments *m, const struct trace_moment *moment)
 		return -ENOMEM;
 	for (size_t i = 0; i < moment->n_tasks; i++) {
 		const struct moment_task *t = &moment->tasks[i];
-		bool runs = t->state == IS_RUNNING || t->state == IS_WOKEN_RUNNING;
+		const struct moment_thread *thread = moment_thread_of(moment, t);
 
-		if (runs && t->thread && t->thread <= moment->n_threads)
-			does[t->thread - 1] |= t->kind->role == TR_WORKER      ? WORKS
-					       : tl_role_counts(t->kind->role) ? POLLS
-									       : 0;
+		if (thread)
+			does[thread - moment->threads] |= moment_worker_of(moment, t)	  ? WORKS
+							  : tl_role_counts(t->kind->role) ? POLLS
+											  : 0;
 	}
 	for (size_t i = 0; i < moment->n_threads; i++)
 		if (does[i] & WORKS)

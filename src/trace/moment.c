@@ -790,6 +790,25 @@ int moment_decoded(struct trace_moment *m)
 	return rc;
 }
 
+bool moment_task_runs(const struct moment_task *t)
+{
+	return t->state == IS_RUNNING || t->state == IS_WOKEN_RUNNING;
+}
+
+const struct moment_thread *moment_thread_of(const struct trace_moment *m,
+					     const struct moment_task *t)
+{
+	return moment_task_runs(t) && t->thread && t->thread <= m->n_threads
+		       ? &m->threads[t->thread - 1]
+		       : NULL;
+}
+
+const struct moment_thread *moment_worker_of(const struct trace_moment *m,
+					     const struct moment_task *t)
+{
+	return t->kind->role == TR_WORKER ? moment_thread_of(m, t) : NULL;
+}
+
 const struct moment_frame *moment_own_frame(const struct moment_thread *t)
 {
 	for (size_t i = 0; i < t->n_frames; i++) {

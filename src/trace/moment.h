@@ -187,6 +187,14 @@ char *moment_string(struct trace_moment *m, const char *s, size_t len);
 /* Arrays are grown by GROW_ONE(); all goes with: */
 void moment_done(struct trace_moment *m);
 
+bool moment_task_runs(const struct moment_task *t);
+/* The thread on which it runs; NULL: it does not, or that is not known. */
+const struct moment_thread *moment_thread_of(const struct trace_moment *m,
+					     const struct moment_task *t);
+/* The same if the task is a worker's loop: the thread is a worker. */
+const struct moment_thread *moment_worker_of(const struct trace_moment *m,
+					     const struct moment_task *t);
+
 /* The innermost frame of the program's own code, as trace_frame_is_own(), that has a line; NULL:
  * none. */
 const struct moment_frame *moment_own_frame(const struct moment_thread *t);
