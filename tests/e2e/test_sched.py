@@ -163,6 +163,7 @@ def test_preempted_is_not_blocked(kernel, suite, trace):
         "taskset", "-c", "0", kernel, "record", "--sched", "-o", trace, "--", suite(), "spinning"
     )
     assert result.returncode == 0, result.stderr
+    assert "refused the program" not in result.stderr
     true_us = int(re.search(r"without a CPU for (\d+) us", result.stderr).group(1))
     waits = off_cpu(driver.report(kernel, trace), "::spins")
     preempted = sum(row["ns"] for (why, _), row in waits.items() if why == "preempted") / 1000
@@ -189,7 +190,7 @@ def switches(pollux, trace):
 
 def check_switches(pollux, trace, cpu):
     """Two threads compute on one CPU: each waits while the other has it, and others of the machine."""
-    by_each_other = n_last = n_preempted = 0
+    by_each_other = 0
     for off, said in switches(pollux, trace):
         for name in ("left_cpu", "got_cpu"):
             (one,) = said[name]
@@ -202,15 +203,14 @@ def check_switches(pollux, trace, cpu):
         if not ran:
             assert off["ns"] < 1e6, off
             continue
-        # One CPU: whatever ran before it came back is what ran last, unless it ran for a few us and its own
-        # record was not read yet. What is known goes back to its leaving, but where there were more than are kept.
-        n_preempted += 1
-        n_last += ran[-1]["neighbour"]["tid"] == said["got_cpu"][0]["neighbour"]["tid"]
+        # One CPU: whatever ran before it came back is what ran last, and what is known goes back to its leaving,
+        # but where there were more than are kept.
+        assert ran[-1]["neighbour"]["tid"] == said["got_cpu"][0]["neighbour"]["tid"], (off, ran, said)
         assert sum(r["ns"] for r in ran) == off["ns"]
         assert "neighbour" not in ran[0] or ran[0]["neighbour"]["tid"] == said["left_cpu"][0]["neighbour"]["tid"]
         assert off["tid"] not in {r["neighbour"]["tid"] for r in ran if "neighbour" in r}
         by_each_other += sum(r["ns"] for r in ran if r.get("neighbour", {}).get("name") == off["thread"])
-    assert by_each_other > 0 and n_last >= 0.9 * n_preempted, (n_last, n_preempted)
+    assert by_each_other > 0
 
 
 def test_wakes(kernel, suite, trace):

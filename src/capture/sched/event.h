@@ -95,8 +95,9 @@ struct sched_thread {
 /* What the programs keep of each CPU. */
 struct sched_cpu {
 	__u64 since_ns;	      /* it has run what it runs since then; 0: not known */
-	struct sched_who now; /* what it runs */
-	__u32 n_runs, reserved;
+	struct sched_who now; /* what it runs, */
+	__u32 key;	      /* by the kernel's own tid */
+	__u32 n_runs;
 	struct sched_run runs[SCHED_RUNS]; /* by their number, modulo SCHED_RUNS */
 };
 

@@ -33,8 +33,14 @@ struct pid {
 	struct upid numbers[1];
 };
 
+struct sched_entity {
+	unsigned long long sum_exec_runtime, prev_sum_exec_runtime;
+};
+
 struct task_struct {
 	int pid, tgid;
+	int prio;
+	struct sched_entity se;
 	unsigned int flags;
 	unsigned int __state;
 	struct pid *thread_pid;
@@ -58,6 +64,7 @@ struct linux_binprm;
 #define PF_IO_WORKER 0x10
 #define PF_KTHREAD 0x200000
 #define MAX_PID_NS 32
+#define MAX_RT_PRIO 100
 
 /* Of the thread that leaves its CPU. The thread's fields may belong to another CPU by now, which
  * wakes it; before 5.18 there is nothing else. */
@@ -140,6 +147,14 @@ static __always_inline void name(struct sched_who *who, struct task_struct *task
 	bpf_core_read(who->name, sizeof(who->name), &task->comm);
 }
 
+/* How long the thread that leaves its CPU has had it; 0: not known, of a real-time thread. */
+static __always_inline __u64 ran_ns(struct task_struct *task)
+{
+	return task->prio < MAX_RT_PRIO
+		       ? 0
+		       : task->se.sum_exec_runtime - task->se.prev_sum_exec_runtime;
+}
+
 SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
@@ -162,13 +177,14 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 			why = SCHED_UNINTERRUPTIBLE;
 		leave_cpu(t, why, syscall_of(prev), cpu, c ? c->n_runs + 1 : 0, &after, now);
 	}
-	if (c)
-		next_run(c, &after, now);
 	t = bpf_map_lookup_elem(&threads, &key);
-	if (t) {
-		name(&before, prev);
-		enter_cpu(t, cpu, &before, now);
+	name(&before, prev);
+	if (c) {
+		missed_switch(c, &before, prev->pid, ran_ns(prev), now);
+		next_run(c, &after, key, now);
 	}
+	if (t)
+		enter_cpu(t, cpu, &before, now);
 	return 0;
 }
 

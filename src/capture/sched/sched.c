@@ -382,8 +382,13 @@ static int emit_coverage(const struct capture *c, struct capture_stats *stats)
 			? "without the right to use BPF (root, or CAP_BPF and CAP_PERFMON) it is "
 			  "not known in which system call a thread waits, nor whether a signal can "
 			  "wake it"
-			: "this kernel does not describe its types (BTF): in which system call a "
-			  "thread waits is seen with --syscalls only";
+		: access("/sys/kernel/btf/vmlinux", F_OK) < 0
+			? "this kernel does not describe its types (BTF): in which system call a "
+			  "thread waits is seen with --syscalls only"
+			: "this kernel refused the program that reads its types "
+			  "(POLLUX_DEBUG=kernel "
+			  "says why): in which system call a thread waits is seen with --syscalls "
+			  "only";
 
 	for (size_t i = 0; i < c->n_joined; i++) {
 		const struct joined *j = &c->joined[i];

@@ -74,13 +74,14 @@ int on_switch(struct switch_record *r)
 		leave_cpu(t, why, t->enter_ns ? t->number + 1 : 0, cpu, c ? c->n_runs + 1 : 0,
 			  &after, now);
 	}
-	if (c)
-		next_run(c, &after, now);
-	t = bpf_map_lookup_elem(&threads, &key);
-	if (t) {
-		name(&before, r->prev_pid, r->prev_comm);
-		enter_cpu(t, cpu, &before, now);
+	name(&before, r->prev_pid, r->prev_comm);
+	if (c) {
+		missed_switch(c, &before, r->prev_pid, 0, now);
+		next_run(c, &after, key, now);
 	}
+	t = bpf_map_lookup_elem(&threads, &key);
+	if (t)
+		enter_cpu(t, cpu, &before, now);
 	return 0;
 }
 
