@@ -49,5 +49,9 @@ bool name_is_library(const char *function, const char *libraries);
  * A type parameter (`<F as Trait>::call`) belongs to no crate. */
 bool name_is_own(const char *function, const char *libraries);
 
-/* Of one for which that is true its own function: "app::get" of both. NULL: out of memory; free() it. */
+/* Whether one has an async block or a closure of the program's own for a parameter, which it then contains:
+ * tokio_util::task::task_tracker::TrackedFuture<app::work::{closure#0}> */
+bool name_holds_own(const char *function, const char *libraries);
+
+/* Of one for which name_is_own() is true its own function: "app::get" of both. NULL: out of memory; free() it. */
 char *name_own(const char *function, const char *libraries);

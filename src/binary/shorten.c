@@ -475,19 +475,24 @@ static bool is_own(struct type_text path, const char *libraries, unsigned depth)
 }
 
 /* What is before the comma that is in none of its brackets. */
-static struct type_text first_parameter(struct type_text generics)
+static struct type_text next_parameter(struct type_text list)
 {
-	const char *c = generics.at;
+	const char *c = list.at;
 	int depth = 0;
 
-	if (c < generics.end && *c == '<') {
-		c = ++generics.at;
+	for (; c < list.end && (depth || *c != ','); c++)
+		depth += (*c == '<' || *c == '(' || *c == '[') -
+			 (*c == ')' || *c == ']' || (*c == '>' && c > list.at && c[-1] != '-'));
+	return (struct type_text){list.at, c};
+}
+
+static struct type_text first_parameter(struct type_text generics)
+{
+	if (generics.at < generics.end && *generics.at == '<') {
+		generics.at++;
 		generics.end--;
 	}
-	for (; c < generics.end && (depth || *c != ','); c++)
-		depth += (*c == '<' || *c == '(' || *c == '[') -
-			 (*c == ')' || *c == ']' || (*c == '>' && c[-1] != '-'));
-	return (struct type_text){generics.at, c};
+	return next_parameter(generics);
 }
 
 /* The first parameter of the first segment that has any. */
@@ -513,6 +518,28 @@ bool name_is_own(const char *function, const char *libraries)
 	first = wrapped(segs, n);
 	/* A closure need not be what gives the future. */
 	return first.end > first.at && first.end[-1] != '}' && is_own(first, libraries, 0);
+}
+
+bool name_holds_own(const char *function, const char *libraries)
+{
+	struct path_segment segs[MAX_SEGMENTS];
+	struct type_text rest, one;
+	size_t n;
+
+	read_path(function, function + strlen(function), segs, &n);
+	for (size_t i = 0; i < n; i++) {
+		rest = segs[i].generics;
+		if (segs[i].word.at == segs[i].word.end || rest.at == rest.end)
+			continue;
+		for (; rest.at < rest.end; rest.at = one.end + 1) {
+			one = next_parameter(rest);
+			while (one.at < one.end && *one.at == ' ')
+				one.at++;
+			if (one.end > one.at && one.end[-1] == '}' && is_own(one, libraries, 0))
+				return true;
+		}
+	}
+	return false;
 }
 
 /* A type's name begins with a capital letter, a function's doesn't. */

@@ -292,13 +292,14 @@ static bool set_handler_by_name(const struct program_compiler *c, const struct a
 	return false;
 }
 
-/* A library's task serves. Of one of unknown name it isn't known. */
+/* A library's task serves, unless it contains the program's own. Of one of unknown name it isn't known. */
 static bool serves_by_name(const struct program_compiler *c, const struct attach_kind *k)
 {
 	const char *full_name = k->kind->full_name;
+	const char *libraries = libraries_of(c, k->object);
 
 	return full_name && *full_name && !is_box(full_name) &&
-	       name_is_library(full_name, libraries_of(c, k->object));
+	       name_is_library(full_name, libraries) && !name_holds_own(full_name, libraries);
 }
 
 /* As set_owner() where every future is listed: what owns what is the same. */

@@ -366,14 +366,50 @@ static void test_own(void **state)
 	}
 }
 
+static void test_holds_own(void **state)
+{
+	static const struct {
+		const char *full;
+		bool holds;
+	} rows[] = {
+		{"tokio_util::task::task_tracker::TrackedFuture<<app::Link>::start::{closure#0}>",
+		 true},
+		{"pyo3_async_runtimes::generic::spawn<pyo3_async_runtimes::tokio::TokioRuntime, "
+		 "app::get::{closure#0}>::{closure#0}",
+		 true},
+		{"tracing::instrument::Instrumented<app::main::{async_fn_env#0}>", true},
+		/* a function that makes futures is inside something else */
+		{"hyper::server::conn::http1::Connection<hyper_util::rt::TokioIo<tokio::net::"
+		 "TcpStream>, "
+		 "hyper::service::util::ServiceFn<app::main::{closure#1}, hyper::body::Incoming>>",
+		 false},
+		{"axum::serve::handle<tokio::net::TcpListener, axum::routing::Router>::{closure#0}",
+		 false},
+		{"hyper_util::server::conn::auto::Connection<app::Io, app::Service>", false},
+		{"tokio_util::task::task_tracker::TrackedFuture<hyper::proto::h2::run::{closure#0}"
+		 ">",
+		 false},
+		{"app::main::{closure#0}", false},
+		{"tokio<", false},
+		{"tokio<>", false},
+		{"", false},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (name_holds_own(rows[i].full, "serde,extra") != rows[i].holds)
+			fail_msg("%s", rows[i].full);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_argument),     cmocka_unit_test(test_library),
-		cmocka_unit_test(test_demangle),     cmocka_unit_test(test_demangle_bomb),
-		cmocka_unit_test(test_shorten),	     cmocka_unit_test(test_task),
-		cmocka_unit_test(test_own),	     cmocka_unit_test(test_task_libraries),
-		cmocka_unit_test(test_shorten_deep), cmocka_unit_test(test_function),
+		cmocka_unit_test(test_argument),  cmocka_unit_test(test_library),
+		cmocka_unit_test(test_demangle),  cmocka_unit_test(test_demangle_bomb),
+		cmocka_unit_test(test_shorten),	  cmocka_unit_test(test_task),
+		cmocka_unit_test(test_own),	  cmocka_unit_test(test_task_libraries),
+		cmocka_unit_test(test_holds_own), cmocka_unit_test(test_shorten_deep),
+		cmocka_unit_test(test_function),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
