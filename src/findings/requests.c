@@ -167,7 +167,7 @@ static const struct handler_wait *longest_wait(const struct requests_state *s, u
 	return longest;
 }
 
-/* Where most of their time went, if it went to one. */
+/* Where most of the time of all requests went, if it went to one. */
 static void say_where(struct requests_state *s, struct finding_draft *d, const struct handler *h)
 {
 	uint64_t all = h->polled_ns + h->ready_ns + h->waiting_ns;
@@ -176,7 +176,7 @@ static void say_where(struct requests_state *s, struct finding_draft *d, const s
 	if (w && w->ns > all / 2) {
 		const char *awaits = place_awaits(&s->st, w->place);
 
-		buf_printf(&d->text, ", %llu %% of it waiting",
+		buf_printf(&d->text, "; they waited %llu %% of their time",
 			   (unsigned long long)text_percent(w->ns, all));
 		if (*awaits) {
 			buf_str(&d->text, " for ");
@@ -186,11 +186,12 @@ static void say_where(struct requests_state *s, struct finding_draft *d, const s
 		say_place(&s->st, &d->text, w->place);
 		d->f.place = w->place;
 	} else if (h->ready_ns > all / 2) {
-		buf_str(&d->text, ", most of it ready, without a worker");
+		buf_str(&d->text, "; most of their time they were ready, without a worker");
 	} else if (h->blocked_ns > all / 2) {
-		buf_printf(&d->text, ", most of it blocked in %s", trace_call_name(h->call));
+		buf_printf(&d->text, "; most of their time they were blocked in %s",
+			   trace_call_name(h->call));
 	} else if (h->polled_ns > all / 2) {
-		buf_str(&d->text, ", most of it in polls");
+		buf_str(&d->text, "; most of their time they were in polls");
 	}
 }
 
@@ -222,11 +223,10 @@ static int judge_slow_requests(struct rule_state *st)
 	struct finding_draft *d = rule_finds(st, finding_score(30, 15, p99, NSEC_PER_SEC, 1));
 	if (!d)
 		return 0;
-	buf_str(&d->text, "requests to ");
+	buf_str(&d->text, "99 % of the requests to ");
 	say_family(st, &d->text, h->handler);
 	buf_str(&d->text, " took up to ");
 	text_duration(&d->text, p99);
-	buf_str(&d->text, " (99 %)");
 	say_where(s, d, h);
 	d->f.kind = h->kind;
 	d->f.handler = h->handler;

@@ -315,6 +315,9 @@ static bool is_at_rest(const struct rule_state *st, uint64_t *ret_n)
 	return facts->n_moments;
 }
 
+/* In less there need not be a poll. */
+#define NOTHING_NS (100 * NSEC_PER_MSEC)
+
 static int judge_nothing(struct rule_state *st)
 {
 	const struct findings_facts *facts = rule_facts(st);
@@ -324,7 +327,7 @@ static int judge_nothing(struct rule_state *st)
 
 	if (facts->scope.filtered)
 		return rule_skips(st, "a filter leaves events out");
-	if (!p || ((struct nothing_state *)st)->n_polls)
+	if (!p || ((struct nothing_state *)st)->n_polls || facts->scope.length_ns < NOTHING_NS)
 		return 0;
 	bool rests = is_at_rest(st, &n_tasks);
 	struct finding_draft *d = rule_finds(st, rests ? 20 : 80);

@@ -77,8 +77,8 @@ static void test_long_polls_before_handlers(void **state)
 		long_poll_of(&rec, 100 * MS * (i + 1), 1 + i, i >= 2);
 	expect(&rec, "long-polls: app::task > app::order held its thread in 4 polls of 20.0 ms "
 		     "(80.0 ms in total), 76.0 ms of it in nanosleep\n"
-		     "slow-requests: requests to app::order took up to 20.0 ms (99 %), most of it "
-		     "blocked in nanosleep\n");
+		     "slow-requests: 99 % of the requests to app::order took up to 20.0 ms; most "
+		     "of their time they were blocked in nanosleep\n");
 
 	/* And two, if the family has them among those of its handlers. */
 	rec = (struct recording){.length_ns = 1000 * MS};
@@ -260,10 +260,10 @@ static void test_requests_blocked(void **state)
 		poll_end(&rec, 0, 42 * MS, K_TASK, 1, TO_READY, 0);
 		expect_rule(
 			&rec, "slow-requests",
-			blocks ? "requests to app::order took up to 40.0 ms (99 %), most of it "
-				 "blocked in nanosleep\n"
-			       : "requests to app::order took up to 40.0 ms (99 %), most of it in "
-				 "polls\n");
+			blocks ? "99 % of the requests to app::order took up to 40.0 ms; most of "
+				 "their time they were blocked in nanosleep\n"
+			       : "99 % of the requests to app::order took up to 40.0 ms; most of "
+				 "their time they were in polls\n");
 	}
 }
 
@@ -290,8 +290,8 @@ static void test_requests_at_one_line(void **state)
 				  : P_NONE);
 	}
 	expect_rule(&rec, "slow-requests",
-		    "requests to app::order took up to 80.0 ms (99 %), 99 % of it waiting for "
-		    "tokio::time::sleep::Sleep at src/main.rs:20 app::other\n");
+		    "99 % of the requests to app::order took up to 80.0 ms; they waited 99 % of "
+		    "their time for tokio::time::sleep::Sleep at src/main.rs:20 app::other\n");
 }
 
 static void test_long_polls_without_cpu(void **state)
