@@ -5,6 +5,7 @@
 #include "base/cleanup.h"
 #include "base/text.h"
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,8 @@
 
 #define NAME "pollux"
 
-static const char *started_as = NAME;
+static const char *started = NAME; /* argv[0] */
+static const char *command = NAME;
 
 static bool is_this(const char *path)
 {
@@ -42,16 +44,24 @@ static bool in_path(void)
 
 void own_command_set(const char *argv0)
 {
+	started = argv0;
+}
+
+static void find(void)
+{
 	struct buf word = BUF_INIT;
 
-	if (!strchr(argv0, '/') || in_path())
+	if (!strchr(started, '/') || in_path())
 		return;
-	text_shell_word(&word, argv0);
+	text_shell_word(&word, started);
 	if (!buf_failed(&word))
-		started_as = buf_steal(&word);
+		command = buf_steal(&word);
 }
 
 const char *own_command(void)
 {
-	return started_as;
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, find);
+	return command;
 }

@@ -19,6 +19,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -211,6 +212,11 @@ static int no_ending(const struct cli_args *args, const char *path)
 	for (size_t i = 0; export_formats[i]; i++)
 		buf_printf(&names, "%s%s for %s", i ? ", " : "", export_formats[i]->extension,
 			   export_formats[i]->name);
+	if (!strcasecmp(ending_of(path), ".html"))
+		return cli_usage(args,
+				 "a page (.html) is no format of export: pollux report --html %s "
+				 "makes one, --format flame a flame graph",
+				 path);
 	return cli_usage(args, "no format has files that end in '%s': give --format, or one of %s",
 			 ending_of(path), buf_failed(&names) ? "their endings" : names.data);
 }

@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/compare.h"
 #include "base/file.h"
+#include "base/file_kind.h"
 #include "base/holes.h"
 #include "base/search.h"
 #include "base/units.h"
@@ -139,6 +140,22 @@ static int by_addr(const void *a, const void *b)
 	return ASCENDING(x->addr, y->addr);
 }
 
+static int not_a_core(const struct core *c, const char *path, struct error *err)
+{
+	unsigned char head[64];
+	ssize_t n = pread(c->fd, head, sizeof(head), 0);
+	const char *kind = n > 0 ? file_kind(head, (size_t)n) : n == 0 ? "empty" : NULL;
+
+	if (kind && !strcmp(kind, "a core file"))
+		return error_set(err, -ENOEXEC, "%s is not a core file of a " ARCH_NAME " program",
+				 path);
+	return error_set(
+		err, -ENOEXEC,
+		"%s is %s%sneither a trace nor a core file: give one of these, or the pid or name "
+		"of a running process",
+		path, kind ? kind : "", kind ? ", " : "");
+}
+
 static int read_headers(struct core *c, const char *path, struct error *err)
 {
 	Elf64_Ehdr eh;
@@ -152,8 +169,7 @@ static int read_headers(struct core *c, const char *path, struct error *err)
 	if (!read_at(c->fd, 0, &eh, sizeof(eh)) || memcmp(eh.e_ident, ELFMAG, SELFMAG) != 0 ||
 	    eh.e_ident[EI_CLASS] != ELFCLASS64 || eh.e_machine != ARCH_ELF_MACHINE ||
 	    eh.e_type != ET_CORE || eh.e_phentsize != sizeof(ph))
-		return error_set(err, -ENOEXEC, "%s is not a core file of a " ARCH_NAME " program",
-				 path);
+		return not_a_core(c, path, err);
 	n = eh.e_phnum;
 	if (n == PN_XNUM) { /* more than fit: the count is in the first section header */
 		Elf64_Shdr sh;

@@ -18,6 +18,7 @@
 #include "base/buf.h"
 #include "base/cursor.h"
 #include "base/file.h"
+#include "base/file_kind.h"
 #include "base/file_map.h"
 #include "base/handover.h"
 #include "base/map.h"
@@ -166,6 +167,14 @@ static int skip_bytes(struct trace_reader *r, size_t len, struct error *err)
 
 /* ---- opening ---- */
 
+static int not_a_trace(const void *head, size_t n, struct error *err)
+{
+	const char *kind = file_kind(head, n);
+
+	return error_set(err, -EBADMSG, "not a pollux trace%s%s", kind ? ", but " : "",
+			 kind ? kind : "");
+}
+
 static int read_header(struct trace_reader *r, struct error *err)
 {
 	struct plx_header h;
@@ -176,7 +185,7 @@ static int read_header(struct trace_reader *r, struct error *err)
 	if (n == 0)
 		return error_set(err, -EBADMSG, "the file is empty");
 	if ((size_t)n < sizeof(h.magic) || memcmp(h.magic, PLX_MAGIC, sizeof(h.magic)) != 0)
-		return error_set(err, -EBADMSG, "not a pollux trace");
+		return not_a_trace(&h, (size_t)n, err);
 	if ((size_t)n < sizeof(h))
 		return error_set(err, -EBADMSG, "the trace is cut within its header");
 	if (h.checksum != plx_crc32c(&h, offsetof(struct plx_header, checksum)))
