@@ -258,7 +258,8 @@ class App {
 	async pollAt(lane, time, margin = 0) {
 		if (lane === undefined || lane === null)
 			return null;
-		const answer = await this.data.slices({ lane, from: Math.max(0, Math.floor(time - margin)), to: Math.ceil(time + margin) + 1, max: 2000 })
+		const answer = await this.data.slices({ lane, from: Math.max(0, Math.floor(time - margin)), to: Math.ceil(time + margin) + 1,
+			kind: "poll", sort: "longest", max: 1 })
 			.catch(() => null);
 		const polls = answer?.slices.filter((s) => s.kind === "poll" && s.to >= time - margin) ?? [];
 

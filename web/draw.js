@@ -8,7 +8,7 @@
 //   parked    a thin line
 
 import { theme } from "./theme.js";
-import { duration, fit } from "./units.js";
+import { duration, fitName } from "./units.js";
 
 export const FONT = "11px system-ui, sans-serif";
 
@@ -120,7 +120,7 @@ export function drawInside(ctx, slices, scale, y, height) {
 
 function label(ctx, text, x, w, y, colour, behind) {
 	const left = Math.max(x, 0) + 4;
-	const shown = fit(text, Math.min(x + w, ctx.canvas.clientWidth) - left - 4);
+	const shown = fitName(text, Math.min(x + w, ctx.canvas.clientWidth) - left - 4);
 
 	if (!shown)
 		return;
@@ -189,6 +189,24 @@ export function drawThreadCells(ctx, answer, lane, scale, y, height) {
 		bar(blocked, striped(ctx, c.blocked), 2);
 		bar(off, c["off-cpu"], 0);
 		bar(polling - blocked - off, c.poll, 2);
+	});
+}
+
+// Slices of one task that are too short to be seen: how much of each cell it was polled, ready, waiting.
+export function drawTaskCells(ctx, answer, scale, y, height) {
+	const c = theme();
+	const at = (name, i) => (answer.lane[name]?.[i] ?? 0) / answer.cell_ns;
+
+	columns(answer, scale, (i, x, w) => {
+		let foot = y + height;
+
+		for (const [name, colour] of [["polling_ns", c.poll], ["ready_ns", c.ready], ["waiting_ns", c.wait]]) {
+			const h = at(name, i) > 0 ? Math.max(Math.min(at(name, i), 1) * height, 1.5) : 0;
+
+			ctx.fillStyle = colour;
+			ctx.fillRect(x, Math.max(foot - h, y), w, Math.min(h, foot - y));
+			foot = Math.max(foot - h, y);
+		}
 	});
 }
 

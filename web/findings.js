@@ -2,7 +2,7 @@
 // What stands out, the worst first. Each is a button to its place in the timeline.
 
 import { byId, el, fill, say } from "./dom.js";
-import { placeText, point } from "./units.js";
+import { fitName, placeText, point } from "./units.js";
 
 const WARNING = 50; // src/findings/findings.h
 const MINOR = 15;
@@ -52,11 +52,11 @@ export class Findings {
 				el("span", { class: "title" },
 					el("span", { class: "score", title: `score ${f.score} of 100` },
 						el("i", { style: { width: `${f.score}%` } })), f.title),
-				el("span", { class: "sentence" }, f.text),
+				el("span", { class: "sentence", title: brief(f.text) === f.text ? null : f.text }, brief(f.text)),
 				chosen && f.advice && el("span", { class: "advice" }, f.advice),
-				chosen && f.place && el("code", {}, placeText(f.place)),
+				chosen && f.place && el("code", {}, brief(placeText(f.place))),
 				chosen && f.stack?.length ? el("code", {}, f.stack.slice(0, 6)
-					.map((s) => `${s.function || "?"}${s.file ? `  ${s.file.split("/").at(-1)}:${s.line}` : ""}`).join("\n")) : null,
+					.map((s) => `${brief(s.function || "?")}${s.file ? `  ${s.file.split("/").at(-1)}:${s.line}` : ""}`).join("\n")) : null,
 				f.time_ns !== undefined && el("span", { class: "when" }, `at ${point(f.time_ns, this.app.state.span / 100)}`)),
 			chosen && this.links(f));
 	}
@@ -131,4 +131,9 @@ export class Findings {
 		if (shown.length)
 			this.goTo(shown[(at + by + shown.length) % shown.length].index);
 	}
+}
+
+// A sentence without the modules of names that take more than a line or two.
+function brief(text) {
+	return text.replace(/\S{60,}/g, (name) => fitName(name, 60, (t) => t.length));
 }

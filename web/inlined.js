@@ -10,6 +10,7 @@ const UNKNOWN_BEFORE = 16;
 const AFTER_GAP = 32;
 const SELF_WAKE = 64;
 const SPAWN_SEEN = 1;
+const MOST_DRAWN = 9000; // slices of a lane, one by one
 const STATES = ["unknown", "ready", "poll", "wait", "end"];
 
 export class Inlined {
@@ -429,18 +430,20 @@ export class Inlined {
 	}
 
 	// Of one lane, or of several.
-	slices({ lane, lanes, from, to, max }) {
+	slices({ lane, lanes, from, to, n, max = n ? MOST_DRAWN : 2000, kind, sort }) {
 		if (!lanes)
-			return this.slicesOf({ lane, from, to, max });
+			return this.slicesOf({ lane, from, to, max, kind, sort });
 		const all = lanes.map((id) => [id, this.slicesOf({ lane: id, from, to, max })]);
 
 		return { from, to, exact: !this.tables.polls.leftOut, lanes: Object.fromEntries(all),
 			places: Object.assign({}, ...all.map(([, answer]) => answer.places)) };
 	}
 
-	slicesOf({ lane, from, to, max = 2000 }) {
+	slicesOf({ lane, from, to, max: shown, kind, sort }) {
 		const l = this.lanes[lane];
-		const found = [];
+		const longest = sort === "longest";
+		const max = longest ? Infinity : shown;
+		let found = [];
 		const { polls, calls, parks, off_cpu: off } = this.tables;
 		const add = (table, make, wanted = () => true) => {
 			for (const i of this.overlapping(table, l.thread, from, to)) {
@@ -464,10 +467,14 @@ export class Inlined {
 					break;
 			}
 		}
-		const more = found.length > max;
+		if (kind)
+			found = found.filter((s) => s.kind === kind);
+		const more = found.length > shown;
 
-		found.length = Math.min(found.length, max);
-		found.sort((a, b) => a.from - b.from || b.to - a.to);
+		if (!longest)
+			found.length = Math.min(found.length, shown);
+		found.sort((a, b) => (longest && b.to - b.from - (a.to - a.from)) || a.from - b.from || b.to - a.to);
+		found.length = Math.min(found.length, shown);
 		return { from, to, exact: !this.tables.polls.leftOut, more, slices: found,
 			places: this.placesOf(found) };
 	}

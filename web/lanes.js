@@ -74,8 +74,8 @@ export class Lanes {
 		for (const task of answer?.tasks ?? [])
 			add({ type: "task", lane, task }, TASK);
 		if (!answer || answer.more || !answer.tasks.length)
-			add({ type: "more", lane, text: !answer ? "reading…"
-				: answer.more ? "more tasks" : "no task here now" }, TASK);
+			add({ type: "more", lane, text: !answer ? "reading…" : answer.more ? "more tasks"
+				: answer.exact ? "no task here now" : "too many events: zoom in" }, TASK);
 	}
 
 	rowAt(y) {
@@ -123,23 +123,31 @@ export class Lanes {
 			(this.cells.lanes[l.id]?.polls ?? []).reduce((a, b) => a + b, 0) <= MOST_SLICES);
 		const around = (to - from) / 4;
 		const answer = few.length ? await this.app.data.slices({ lanes: few.map((l) => l.id),
-			from: Math.max(0, from - around), to: to + around, max: 3 * MOST_SLICES }) : null;
+			from: Math.max(0, from - around), to: to + around, n: this.pixels(1.5) }) : null;
 
 		if (asked !== this.asked)
 			return;
 		this.slices.clear();
 		for (const [id, lane] of Object.entries(answer?.exact ? answer.lanes : {}))
 			if (!lane.more)
-				this.slices.set(Number(id), { ...lane, from: answer.from, to: answer.to });
+				this.slices.set(Number(id), { ...lane, from: answer.from, to: answer.to,
+					cells: shortSlices(lane.thin, answer.from, answer.to) });
 		this.onData();
+	}
+
+	// In which an answer is drawn that covers so many times the window.
+	pixels(times) {
+		return Math.max(1, Math.min(4096, Math.ceil(this.app.plotWidth() * times)));
 	}
 
 	async loadTasks(lane, from, to, asked) {
 		const answer = await this.app.data.tasks({ lane, from, to, sort: this.app.state.sort,
-			max: this.mostTasks.get(lane) ?? TASKS_AT_ONCE });
+			max: this.mostTasks.get(lane) ?? TASKS_AT_ONCE, n: this.pixels(1) });
 
 		if (asked !== this.asked)
 			return;
+		for (const task of answer.tasks)
+			task.cells = shortSlices(task.thin, answer.from, answer.to);
 		this.tasks.set(lane, answer);
 		this.layOut();
 		this.onData();
@@ -151,4 +159,19 @@ export class Lanes {
 
 		return answer && answer.from <= from && answer.to >= to ? answer : null;
 	}
+}
+
+const SUMS = { poll: "polling_ns", call: "blocked_ns", ready: "ready_ns", wait: "waiting_ns", park: "parked_ns",
+	off_cpu: "off_cpu_ns" };
+
+// The sums of slices that are too short to be seen, as an answer of api/cells has them; null: there are none.
+function shortSlices(thin, from, to) {
+	if (!thin)
+		return null;
+	const lane = {};
+
+	for (const [kind, name] of [...Object.entries(SUMS), ["n", "slices"]])
+		if (thin[kind])
+			lane[name] = Object.fromEntries(thin.cell.map((cell, i) => [cell, thin[kind][i]]));
+	return { from, cell_ns: thin.cell_ns, n: Math.ceil((to - from) / thin.cell_ns), lane };
 }

@@ -5,7 +5,7 @@
 import { afterPause, byId, el } from "./dom.js";
 import { Flame } from "./flame.js";
 import { Heat } from "./heat.js";
-import { count, duration, percent, placeText, point } from "./units.js";
+import { count, duration, fitName, percent, placeText, point } from "./units.js";
 
 const ROWS_SHOWN = 300;
 const TOO_MANY = "This window has too many events for percentiles and single polls: zoom in.";
@@ -296,10 +296,10 @@ export class Tables {
 
 		if (!index)
 			return el("td", { class: c.number ? "n" : "wide", title }, el("button", { class: "link",
-				onclick: () => table.go(this.app, row) }, text || "?"));
+				onclick: () => table.go(this.app, row) }, inCell(c, text) || "?"));
 		return el("td", { class: c.number ? "n" : c.wide ? "wide" : "", title },
 			most ? el("i", { class: "share", style: { width: `${Math.max(0, value ?? 0) / most * 100}%` } }) : null,
-			el("span", {}, text));
+			el("span", {}, c.number ? text : inCell(c, text)));
 	}
 
 	shownText(column, row) {
@@ -318,6 +318,11 @@ export class Tables {
 		return lines.map((l) => l.map((cell, i) => this.columns[i].number ? cell.padStart(widths[i]) : cell.padEnd(widths[i]))
 			.join("  ").trimEnd()).join("\n");
 	}
+}
+
+// A family's name where a column is at most a quarter of the window wide; its tooltip has all of it.
+function inCell(column, text) {
+	return column.family ? fitName(text, Math.max(200, window.innerWidth * 0.26), (t) => t.length * 8) : text;
 }
 
 function wholeText(column, row) {

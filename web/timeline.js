@@ -4,9 +4,9 @@
 
 import { byId, el, fitCanvas, inFrame, tooltip } from "./dom.js";
 import { Lanes } from "./lanes.js";
-import { FONT, Scale, drawArrow, drawFamilyCells, drawGrid, drawInside, drawSlices, drawThreadCells, mostOf, sliceLines } from "./draw.js";
+import { FONT, Scale, drawArrow, drawFamilyCells, drawGrid, drawInside, drawSlices, drawTaskCells, drawThreadCells, mostOf, sliceLines } from "./draw.js";
 import { STATES, theme } from "./theme.js";
-import { count, duration, mean, percent, placeText, point, ticks } from "./units.js";
+import { count, duration, fitName, mean, percent, placeText, point, ticks } from "./units.js";
 
 const CLICK_PX = 4;
 
@@ -121,7 +121,7 @@ export class Timeline {
 				onclick: () => state.toggle(row.lane.id) }, open ? "▾" : "▸"),
 			el("button", { class: "name", title: row.lane.name, "data-row": `lane${row.lane.id}`,
 				onclick: () => state.select("lane", row.lane.id) },
-			el("span", {}, el("bdi", {}, row.lane.short)),
+			el("span", {}, fitName(row.lane.short, this.gutter - (row.type === "family" ? 36 : 24), labelWidth)),
 			el("small", {}, row.type === "family"
 				? `${row.lane.role === "task" ? "" : `${row.lane.role.replace("root", "block_on")} · `}${count(row.lane.tasks)} ${row.lane.tasks === 1 ? "task" : "tasks"}`
 				: `${row.lane.role} · ${count(row.lane.polls)} polls`)));
@@ -167,6 +167,8 @@ export class Timeline {
 		ctx.fillRect(0, y, scale.width, row.height);
 		ctx.globalAlpha = 1;
 		if (row.type === "task") {
+			if (row.task.cells)
+				drawTaskCells(ctx, row.task.cells, scale, y, row.height);
 			drawSlices(ctx, row.task.slices, scale, y, row.height, (s) => this.app.sliceName(s, row),
 				chosen);
 			return;
@@ -179,6 +181,8 @@ export class Timeline {
 			if (exact) {
 				const slices = exact.slices;
 
+				if (exact.cells)
+					drawThreadCells(ctx, exact.cells, exact.cells.lane, scale, y, row.height);
 				drawSlices(ctx, slices, scale, y, row.height, (s) => this.app.sliceName(s, row), chosen,
 					true);
 				drawInside(ctx, slices, scale, y, row.height);
@@ -310,34 +314,40 @@ export class Timeline {
 
 		if (!row?.lane)
 			return { row: null, ns };
-		const slices = row.type === "task" ? row.task.slices
-			: row.type === "thread" ? this.lanes.exact(row.lane.id, scale.from, scale.to)?.slices : null;
-		const cells = this.lanes.cells;
-		const cell = cells && !slices ? Math.floor((ns - cells.from) / cells.cell_ns) : -1;
+		const exact = row.type === "task" ? row.task
+			: row.type === "thread" ? this.lanes.exact(row.lane.id, scale.from, scale.to) : null;
+		const slice = exact ? nearest(exact.slices, ns, 2 / scale.perNs) : null;
+		const cells = exact ? exact.cells : this.lanes.cells;
+		const lane = exact ? cells?.lane : cells?.lanes[row.lane.id];
+		const cell = cells && !slice ? Math.floor((ns - cells.from) / cells.cell_ns) : -1;
 
-		return { row, ns, cell, slice: slices ? nearest(slices, ns, 2 / scale.perNs) : null };
+		return { row, ns, slice, lines: cell >= 0 && cell < cells.n && lane ? this.cellLines(row, cells, lane, cell) : null };
 	}
 
 	hover(event) {
 		if (event.buttons)
 			return;
-		const { row, ns, slice, cell } = this.find(event);
-		const lines = slice ? sliceLines(slice, this.app.names)
-			: row && cell >= 0 ? this.cellLines(row, cell) : null;
+		const { ns, slice, ...found } = this.find(event);
+		const lines = slice ? sliceLines(slice, this.app.names) : found.lines;
 
 		this.canvas.style.cursor = slice ? "pointer" : "default";
 		tooltip(lines && [...lines, ["at", point(ns, this.app.state.width)]], event.clientX,
 			event.clientY, this);
 	}
 
-	cellLines(row, cell) {
-		const cells = this.lanes.cells;
-		const lane = cells.lanes[row.lane.id];
-		const value = (name) => lane?.[name]?.[cell] ?? 0;
+	// null: there is nothing in the cell.
+	cellLines(row, cells, lane, cell) {
+		const value = (name) => lane[name]?.[cell] ?? 0;
 		const lines = [`${row.lane.short} in ${duration(cells.cell_ns)}`];
 
-		if (!lane || cell >= cells.n)
+		if (lane.slices && !value("slices"))
 			return null;
+		if (row.type === "task") {
+			lines[0] = `#${row.task.number} in ${duration(cells.cell_ns)}`;
+			for (const [text, name] of [["polled", "polling_ns"], ["ready, not polled", "ready_ns"], ["waiting", "waiting_ns"]])
+				lines.push([text, percent(value(name), cells.cell_ns)]);
+			return [...lines, ["short slices", count(value("slices"))]];
+		}
 		if (row.type === "thread") {
 			lines.push(["polling", percent(value("polling_ns"), cells.cell_ns)],
 				["blocked", percent(value("blocked_ns"), cells.cell_ns)],
@@ -351,7 +361,7 @@ export class Timeline {
 			if (cause)
 				lines.push(["mostly at", cause.text ?? placeText(cause)]);
 		}
-		lines.push(["polls", count(value("polls"))]);
+		lines.push(lane.slices ? ["short slices", count(value("slices"))] : ["polls", count(value("polls"))]);
 		if (value("longest_ns"))
 			lines.push(["longest poll", duration(value("longest_ns"))]);
 		return lines;
@@ -376,15 +386,13 @@ export class Timeline {
 
 	// Of what is drawn as cells: the longest poll about there.
 	async selectLongest(lane, ns) {
-		const { state, data } = this.app;
+		const { state } = this.app;
 		const around = Math.max(3 * state.width / this.app.plotWidth(),
 			this.lanes.cells?.cell_ns ?? 0);
-		const answer = await data.slices({ lane: lane.id, from: Math.max(0, ns - around),
-			to: ns + around, max: 20000 }).catch(() => null);
-		const polls = answer?.slices.filter((s) => s.kind === "poll") ?? [];
+		const poll = await this.app.pollAt(lane.id, ns, around);
 
-		if (polls.length)
-			state.select("poll", polls.reduce((a, b) => b.to - b.from > a.to - a.from ? b : a).id);
+		if (poll)
+			state.select("poll", poll.id);
 		else
 			state.select("lane", lane.id);
 	}
@@ -400,6 +408,14 @@ export class Timeline {
 		else if (row.y + row.height > this.box.scrollTop + this.box.clientHeight)
 			this.box.scrollTop = row.y + row.height - this.box.clientHeight + 60;
 	}
+}
+
+// Of the name of a lane.
+function labelWidth(text) {
+	const ctx = labelWidth.ctx ??= document.createElement("canvas").getContext("2d");
+
+	ctx.font = "600 13px system-ui, sans-serif";
+	return ctx.measureText(text).width;
 }
 
 // The innermost slice at that time, or one that is very near to it.

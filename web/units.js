@@ -71,13 +71,31 @@ export function ticks(from, to, width, pixels = 110) {
 	return out;
 }
 
-// "name::of::a" from "some::long::name::of::a<T>" where there is no room for it.
+// The begin of a text where there is no room for all of it.
 export function fit(text, room, charWidth = 6.3) {
 	const most = Math.floor(room / charWidth);
 
-	if (text.length <= most)
+	return text.length <= most ? text : cut(text, most, 0);
+}
+
+// Of a name what tells it from others: "serve (String) #7" of "app::some::serve (alloc::string::String) #7". Modules go first,
+// then, as long as that leaves something to read, the middle.
+export function fitName(text, room, widthOf = (t) => t.length * 6.3) {
+	if (widthOf(text) <= room)
 		return text;
-	return most < 3 ? "" : `${text.slice(0, most - 1)}…`;
+	const brief = text.replace(/([\p{L}\p{N}_$]+::)+(?=[\p{L}\p{N}_$<])/gu, "");
+	const width = widthOf(brief);
+	let most = Math.min(brief.length, Math.ceil(room / width * brief.length) + 2);
+	let shown = brief;
+
+	while (widthOf(shown) > room && most)
+		shown = cut(brief, --most, most < 14 ? 0 : Math.floor(most * 0.35));
+	return shown;
+}
+
+// At most so many characters, of which `tail` are the last ones.
+function cut(text, most, tail) {
+	return most < 3 ? "" : `${text.slice(0, most - 1 - tail)}…${tail ? text.slice(-tail) : ""}`;
 }
 
 // "buy shop.rs:47", for lanes: what comes first is seen where there is little room.

@@ -7,6 +7,7 @@
 #include "view/answer.h"
 #include "view/common.h"
 #include "view/slices.h"
+#include "view/thin.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -17,6 +18,7 @@
 #define MAX_SLICES 20000u
 #define MAX_TASKS 1000u
 #define MAX_TASK_SLICES 2000u
+#define MAX_CELLS 4096u
 /* Kept of a window before the answer takes what it shows. */
 #define MAX_KEPT 1000000u
 
@@ -32,6 +34,8 @@ struct wanted_lanes {
 	const struct view_source *v;
 	struct lane_slices *lanes;
 	unsigned n;
+	unsigned kind; /* of slices, enum span_type; SPAN_N: all */
+	bool longest;  /* in that order */
 };
 
 static bool is_of_lane(const struct view_source *v, const struct index_lane *lane,
@@ -47,7 +51,8 @@ static int take(void *ctx, const struct index_span *span)
 {
 	const struct wanted_lanes *w = ctx;
 
-	if (span->type == SPAN_TASK || span->type == SPAN_SAMPLE)
+	if (span->type == SPAN_TASK || span->type == SPAN_SAMPLE ||
+	    (w->kind != SPAN_N && w->kind != span->type))
 		return 0;
 	for (unsigned i = 0; i < w->n; i++) {
 		struct lane_slices *l = &w->lanes[i];
@@ -59,6 +64,35 @@ static int take(void *ctx, const struct index_span *span)
 		else
 			TRY(slice_add(&l->list, span));
 	}
+	return 0;
+}
+
+/* `kind`, `sort`. */
+static int find_kind(const struct view_request *q, struct wanted_lanes *ret, struct error *err)
+{
+	const char *kind = request_param(q, "kind"), *sort = request_param(q, "sort");
+
+	ret->kind = kind ? SPAN_POLL : SPAN_N;
+	while (kind && ret->kind < SPAN_TASK && strcmp(kind, slice_kind(ret->kind)) != 0)
+		ret->kind++;
+	if (kind && ret->kind == SPAN_TASK)
+		return error_set(
+			err, -EINVAL,
+			"kind is one of slices: poll, wait, ready, park, call, off_cpu or syscall");
+	ret->longest = sort && !strcmp(sort, "longest");
+	if (sort && !ret->longest && strcmp(sort, "begin") != 0)
+		return error_set(err, -EINVAL, "sort is begin or longest");
+	return 0;
+}
+
+/* `n`: cells in which the page draws the window; 0: it is not given. */
+static int find_cells(const struct view_request *q, uint64_t *ret, struct error *err)
+{
+	*ret = 0;
+	if (!request_param(q, "n"))
+		return 0;
+	if (request_u64(q, "n", ret) < 0 || !*ret || *ret > MAX_CELLS)
+		return error_set(err, -EINVAL, "n is a number from 1 to %u", MAX_CELLS);
 	return 0;
 }
 
@@ -95,7 +129,7 @@ static int read_lanes(const struct view_source *v, const struct view_request *q,
 	w->ctx = lanes;
 	TRY(slice_read(v, w, err));
 	for (unsigned i = 0; i < lanes->n; i++)
-		slice_sort(&lanes->lanes[i].list);
+		(lanes->longest ? slice_sort_longest : slice_sort)(&lanes->lanes[i].list);
 	return 0;
 }
 
@@ -110,15 +144,36 @@ static void write_head(const struct view_source *v, const struct window *w, stru
 	json_bool(j, "exact", w->exact);
 }
 
-/* "more", "slices". */
-static void write_slices(const struct view_source *v, const struct lane_slices *l, uint64_t max,
-			 struct view_places *places, struct json *j)
+/* What of a lane is shown. */
+static struct slice_row row_of(const struct lane_slices *l, uint64_t max)
 {
+	return (struct slice_row){l->list.items, NULL, l->list.n < max ? l->list.n : max};
+}
+
+/* Cells for all lanes; exact slices if `n` is 0. */
+static int choose_cells(const struct wanted_lanes *lanes, const struct window *w, uint64_t n,
+			uint64_t max, struct thin_cells *ret, struct error *err)
+{
+	_cleanup_free_ struct slice_row *rows = calloc(lanes->n + 1, sizeof(*rows));
+
+	*ret = (struct thin_cells){0};
+	if (!rows)
+		return error_set(err, -ENOMEM, "out of memory");
+	for (unsigned i = 0; i < lanes->n; i++)
+		rows[i] = row_of(&lanes->lanes[i], max);
+	if (n)
+		thin_choose(ret, w->from_ns, w->to_ns, n, rows, lanes->n);
+	return 0;
+}
+
+/* "more", "slices", "thin". */
+static void write_slices(const struct view_source *v, const struct lane_slices *l, uint64_t max,
+			 const struct thin_cells *cells, struct view_places *places, struct json *j)
+{
+	struct slice_row row = row_of(l, max);
+
 	json_bool(j, "more", l->more || l->list.n > max);
-	json_array(j, "slices");
-	for (size_t i = 0; i < l->list.n && i < max; i++)
-		slice_write(v, &l->list.items[i], places, j);
-	json_end_array(j);
+	thin_write(cells, &row, v, places, j);
 }
 
 int answer_slices(const struct view_source *v, const struct view_request *q, struct buf *out,
@@ -127,17 +182,25 @@ int answer_slices(const struct view_source *v, const struct view_request *q, str
 	struct view_places places = {0};
 	struct wanted_lanes lanes = {0};
 	struct window w = {0};
-	uint64_t max = 2000;
+	struct thin_cells cells;
+	uint64_t max = 2000, n;
 	struct json j;
 
 	if (request_u64(q, "max", &max) < 0 || !max || max > MAX_SLICES)
 		return error_set(err, -EINVAL, "max is a number from 1 to %u", MAX_SLICES);
+	TRY(find_cells(q, &n, err));
+	TRY(find_kind(q, &lanes, err));
+	if (lanes.longest && n)
+		return error_set(err, -EINVAL, "n goes with sort=begin");
 	TRY(read_lanes(v, q, &lanes, &w, err));
+	if (n)
+		max = MAX_KEPT;
+	TRY(choose_cells(&lanes, &w, n, max, &cells, err));
 	json_init(&j, out, false);
 	j.shown = true;
 	write_head(v, &w, &j);
 	if (!request_param(q, "lanes")) {
-		write_slices(v, lanes.lanes, max, &places, &j);
+		write_slices(v, lanes.lanes, max, &cells, &places, &j);
 	} else {
 		json_object(&j, "lanes");
 		for (unsigned i = 0; i < lanes.n; i++) {
@@ -145,7 +208,7 @@ int answer_slices(const struct view_source *v, const struct view_request *q, str
 
 			snprintf(key, sizeof(key), "%" PRIu32, lanes.lanes[i].id);
 			json_object(&j, key);
-			write_slices(v, &lanes.lanes[i], max, &places, &j);
+			write_slices(v, &lanes.lanes[i], max, &cells, &places, &j);
 			json_end_object(&j);
 		}
 		json_end_object(&j);
@@ -223,9 +286,20 @@ static task_order order_of(const char *sort)
 	return strcmp(sort, "ready") ? NULL : by_ready;
 }
 
-static void write_task(const struct view_source *v, const struct lane_slices *l,
-		       const struct window_task *t, struct view_places *places, struct json *j)
+static struct slice_row row_of_task(const struct lane_slices *l, const struct window_task *t,
+				    bool in_cells)
 {
+	size_t n = in_cells || t->n < MAX_TASK_SLICES ? t->n : MAX_TASK_SLICES;
+
+	return (struct slice_row){l->list.items, t->slices, n};
+}
+
+static void write_task(const struct view_source *v, const struct lane_slices *l,
+		       const struct window_task *t, const struct thin_cells *cells,
+		       struct view_places *places, struct json *j)
+{
+	struct slice_row row = row_of_task(l, t, cells->cell_ns);
+
 	struct index_facts facts;
 	char text[96];
 
@@ -239,11 +313,8 @@ static void write_task(const struct view_source *v, const struct lane_slices *l,
 	json_u64(j, "wait_ns", t->wait_ns);
 	json_u64(j, "ready_ns", t->ready_ns);
 	json_u64(j, "polls", t->polls);
-	json_bool(j, "more", t->n > MAX_TASK_SLICES);
-	json_array(j, "slices");
-	for (size_t i = 0; i < t->n && i < MAX_TASK_SLICES; i++)
-		slice_write(v, &l->list.items[t->slices[i]], places, j);
-	json_end_array(j);
+	json_bool(j, "more", t->n > row.n);
+	thin_write(cells, &row, v, places, j);
 	json_end_object(j);
 }
 
@@ -266,10 +337,11 @@ int answer_tasks(const struct view_source *v, const struct view_request *q, stru
 {
 	task_order order = order_of(request_param(q, "sort"));
 	struct view_places places = {0};
-	struct wanted_lanes lanes = {0};
+	struct wanted_lanes lanes = {.kind = SPAN_N};
+	struct thin_cells cells = {0};
 	struct map tasks = {0};
 	struct window w = {0};
-	uint64_t max = 100;
+	uint64_t max = 100, n;
 	struct json j;
 
 	if (!order)
@@ -278,6 +350,7 @@ int answer_tasks(const struct view_source *v, const struct view_request *q, stru
 		return error_set(err, -EINVAL, "max is a number from 1 to %u", MAX_TASKS);
 	if (request_param(q, "lanes"))
 		return error_set(err, -EINVAL, "lane is the id of one lane");
+	TRY(find_cells(q, &n, err));
 	TRY(read_lanes(v, q, &lanes, &w, err));
 	const struct lane_slices *l = lanes.lanes;
 	if (l->lane->type != IL_FAMILY)
@@ -285,13 +358,21 @@ int answer_tasks(const struct view_source *v, const struct view_request *q, stru
 	struct window_task **sorted = group(l, &w, &tasks, order);
 	if (tasks.n && !sorted)
 		return error_set(err, -ENOMEM, "out of memory");
+	size_t n_shown = tasks.n < max ? tasks.n : max;
+	_cleanup_free_ struct slice_row *rows = calloc(n_shown + 1, sizeof(*rows));
+	if (!rows)
+		return error_set(err, -ENOMEM, "out of memory");
+	for (size_t i = 0; i < n_shown; i++)
+		rows[i] = row_of_task(l, sorted[i], n);
+	if (n)
+		thin_choose(&cells, w.from_ns, w.to_ns, n, rows, n_shown);
 	json_init(&j, out, false);
 	j.shown = true;
 	write_head(v, &w, &j);
 	json_bool(&j, "more", l->more || tasks.n > max);
 	json_array(&j, "tasks");
-	for (size_t i = 0; i < tasks.n && i < max; i++)
-		write_task(v, l, sorted[i], &places, &j);
+	for (size_t i = 0; i < n_shown; i++)
+		write_task(v, l, sorted[i], &cells, &places, &j);
 	json_end_array(&j);
 	view_write_places(&places, v->tables, &j);
 	json_end_object(&j);

@@ -34,6 +34,19 @@ void slice_sort(struct slice_list *list)
 		qsort(list->items, list->n, sizeof(*list->items), by_begin);
 }
 
+static int by_length(const void *a, const void *b)
+{
+	const struct index_span *x = a, *y = b;
+
+	return DESCENDING(x->end_ns - x->begin_ns, y->end_ns - y->begin_ns) ?: by_begin(a, b);
+}
+
+void slice_sort_longest(struct slice_list *list)
+{
+	if (list->n)
+		qsort(list->items, list->n, sizeof(*list->items), by_length);
+}
+
 int slice_read(const struct view_source *v, struct window *w, struct error *err)
 {
 	int fd = view_open_again(v, err);
@@ -67,6 +80,11 @@ static const char *const kinds[SPAN_N] = {
 	[SPAN_PARK] = "park",	    [SPAN_CALL] = "call", [SPAN_OFF_CPU] = "off_cpu",
 	[SPAN_SYSCALL] = "syscall", [SPAN_TASK] = "task", [SPAN_SAMPLE] = "sample",
 };
+
+const char *slice_kind(unsigned type)
+{
+	return kinds[type];
+}
 
 static void write_text(const struct index_span *s, struct json *j)
 {

@@ -16,6 +16,10 @@ void slice_sort(struct slice_list *list);
 
 /* window_read() of the source's trace. */
 int slice_read(const struct view_source *v, struct window *w, struct error *err);
+/* "poll", "wait", ...: of enum span_type. */
+const char *slice_kind(unsigned type);
+/* By length, the longest first. */
+void slice_sort_longest(struct slice_list *list);
 /* Members of a slice's object; its place is added to `places`. */
 void slice_members(const struct view_source *v, const struct index_span *span,
 		   struct view_places *places, struct json *j);

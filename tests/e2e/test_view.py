@@ -11,6 +11,7 @@ import socket
 import struct
 import subprocess
 import urllib.parse
+from collections import Counter
 from pathlib import Path
 
 import driver
@@ -327,7 +328,61 @@ def test_one_question_has_the_slices_of_several_lanes(requests):
     assert requests.json("api/slices?lanes=")["lanes"] == {}
 
 
+def lengths(row, kind, begin, end):
+    """How many slices of a kind an answer has, and how long they are in the window; with the short ones that are added up."""
+    inside = [min(one["to"], end) - max(one["from"], begin) for one in row["slices"] if one["kind"] == kind]
+    return sum(max(0, ns) for ns in inside) + sum(row.get("thin", {}).get(kind, []))
+
+
+def check_short(row, whole, answer):
+    """A row whose short slices are added up has what the row with all slices has."""
+    begin, end = answer["from"], answer["to"]
+    for kind in {one["kind"] for one in whole["slices"]}:
+        assert lengths(row, kind, begin, end) == lengths(whole, kind, begin, end), kind
+    thin = row.get("thin")
+    assert len(row["slices"]) + sum(thin["n"] if thin else []) == len(whole["slices"])
+    assert [one for one in whole["slices"] if one in row["slices"]] == row["slices"]
+    if not thin:
+        return 0
+    assert thin["cell"] == sorted(set(thin["cell"])) and max(thin["cell"]) * thin["cell_ns"] < end - begin
+    short = Counter((max(one["from"], begin) - begin) // thin["cell_ns"] for one in row["slices"] if one["to"] - one["from"] < thin["cell_ns"])
+    assert all(n <= 3 for n in short.values()) and not set(short) & {c for c, n in zip(thin["cell"], thin["n"]) if n}
+    assert all(n > 3 or n == 0 for n in thin["n"])
+    return sum(thin["n"])
+
+
+@pytest.mark.parametrize("n", [1, 16, 300, 4096])
+@pytest.mark.parametrize("part", [1, 3])
+def test_slices_too_short_to_be_seen_are_added_up(requests, n, part):
+    trace = requests.json("api/trace")
+    window = f"from={trace['span_ns'] // 2 if part > 1 else 0}&to={trace['span_ns'] // 2 + trace['span_ns'] // part}"
+    ids = [lane["id"] for lane in trace["lanes"]]
+    several = requests.json(f"api/slices?lanes={','.join(map(str, ids))}&n={n}&{window}")
+    added = 0
+    for lane in trace["lanes"]:
+        whole = requests.json(f"api/slices?lane={lane['id']}&max=20000&{window}")
+        added += check_short(several["lanes"][str(lane["id"])], whole, several)
+        assert not several["lanes"][str(lane["id"])]["more"]
+        if lane["kind"] == "family":
+            exact = requests.json(f"api/tasks?lane={lane['id']}&max=1000&{window}")
+            drawn = requests.json(f"api/tasks?lane={lane['id']}&max=1000&n={n}&{window}")
+            assert [{**task, "slices": 0, "thin": 0} for task in drawn["tasks"]] == [{**task, "slices": 0, "thin": 0} for task in exact["tasks"]]
+            for few, all_of_it in zip(drawn["tasks"], exact["tasks"]):
+                added += check_short(few, all_of_it, drawn)
+    assert added or n > 1
+
+
+def test_the_longest_slices_of_a_kind(requests):
+    for lane in requests.json("api/trace")["lanes"]:
+        polls = [one for one in requests.json(f"api/slices?lane={lane['id']}&max=20000")["slices"] if one["kind"] == "poll"]
+        longest = requests.json(f"api/slices?lane={lane['id']}&kind=poll&sort=longest&max=3")
+        assert [one["to"] - one["from"] for one in longest["slices"]] == sorted((one["to"] - one["from"] for one in polls), reverse=True)[:3]
+        assert longest["more"] == (len(polls) > 3) and all(one in polls for one in longest["slices"])
+
+
 @pytest.mark.parametrize("path", [
+    "api/slices?lane=0&n=0", "api/slices?lane=0&n=4097", "api/tasks?lane=0&n=x", "api/slices?lane=0&kind=task", "api/slices?lane=0&kind=x",
+    "api/slices?lane=0&sort=poll", "api/slices?lane=0&n=5&sort=longest",
     "api/slices?lanes=x", "api/slices?lanes=0,,1", "api/slices?lane=0,1", "api/tasks?lanes=0", "api/cells?n=0", "api/cells?n=4097", "api/cells?lanes=x", "api/cells?from=5&to=5",
     "api/cells?from=99999999999999", "api/slices", "api/slices?lane=x", "api/slices?lane=0&max=0", "api/tasks?lane=0&sort=name",
     "api/slices?lane=0&max=20001", "api/flame?kind=x", "api/heat?what=x", "api/heat?x=0", "api/heat?lane=x"])

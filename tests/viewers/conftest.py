@@ -12,6 +12,7 @@ import pathlib
 import subprocess
 import sys
 import time
+import zlib
 
 import pytest
 
@@ -52,7 +53,7 @@ def synth(pollux, tmp_path_factory):
     folder = tmp_path_factory.mktemp("synth")
 
     def make(ms=60, per_second=1500, prefix="", mode=""):
-        path = folder / f"{ms}-{per_second}{'-named' if prefix else ''}{mode}.plx"
+        path = folder / f"{ms}-{per_second}{f'-{zlib.crc32(prefix.encode()):x}' if prefix else ''}{mode}.plx"
         if not path.exists():
             subprocess.run([tool, path, str(ms), str(per_second), "4", prefix, mode], check=True,
                            stdout=subprocess.DEVNULL)

@@ -303,6 +303,45 @@ def test_hostile_names(pollux, synth):
         assert page.errors == []
 
 
+def test_long_names(pollux, synth):
+    """What tells a name from others is seen where there is no room for all of it."""
+    with Served(pollux, synth(60, 1500, "a_module_whose_name_says_a_lot::" * 7)) as served, browser.Page(1280, 800) as page:
+        open_served(page, served)
+        labels = page.eval("[...document.querySelectorAll('.row.family .name span')].map(s => [s.textContent, s.scrollWidth <= s.clientWidth])")
+        assert len(labels) >= 4 and all(fits for _, fits in labels), labels
+        names = [name for name, _ in labels]
+        for name in ("accept_loop", "handle_connection", "writer"):
+            assert sum(shown.startswith(name[:10]) for shown in names) == 1, names
+        rows = page.eval("[...document.querySelectorAll('#panel tbody tr')].map(r => [r.cells[0].innerText, r.cells[0].title])")
+        assert all(len(shown) < 60 < len(whole) for shown, whole in rows) and len({shown for shown, _ in rows}) == len(rows), rows
+        assert {"accept_loop", "handle_connection"} <= {shown for shown, _ in rows}
+
+
+def test_many_short_slices(pollux, synth):
+    """A task of thousands of polls is drawn, and says what is in a pixel of it, without all of them."""
+    with Served(pollux, synth(2000, 5000)) as served, browser.Page(1280, 800) as page:
+        open_served(page, served)
+        family = page.eval("pollux.trace.lanes.find(l => l.short === 'accept_loop').id")
+        page.eval(f"document.querySelector('[data-row=open{family}]').click()")
+        page.wait_for("pollux.timeline.lanes.rows.some(r => r.type === 'task')")
+        page.eval(f"pollux.timeline.reveal({family}, pollux.timeline.lanes.rows.find(r => r.type === 'task').task.task)")
+        settled(page)
+        task = page.eval("(({ polls, slices, thin }) => ({ polls, exact: slices.length, sums: thin.cell.length, n: thin.n.reduce((a, b) => a + b, 0) }))"
+                         "(pollux.timeline.lanes.rows.find(r => r.type === 'task').task)")
+        assert task["polls"] > 5000 and task["exact"] + task["sums"] < 3000 and task["n"] > task["polls"], task
+        x, y = page.eval("(row => { const b = pollux.timeline.canvas.getBoundingClientRect(); const c = row.task.cells;"
+                         "const at = row.task.thin.cell[row.task.thin.n.findIndex(n => n > 3)];"
+                         "return [b.left + pollux.timeline.scale.x(c.from + (at + 0.5) * c.cell_ns), b.top + row.y - pollux.timeline.box.scrollTop + 8]; })"
+                         "(pollux.timeline.lanes.rows.find(r => r.type === 'task'))")
+        page.mouse("mouseMoved", x, y)
+        page.wait_for("document.querySelector('#tooltip, .tooltip')?.textContent.includes('short slices')")
+        picture(page, "served-short-slices")
+        page.mouse("mousePressed", x, y, button="left", clickCount=1)
+        page.mouse("mouseReleased", x, y, button="left", clickCount=1)
+        page.wait_for("pollux.state.selection?.type === 'task' && document.querySelector('#detail .life li')")
+        assert page.errors == []
+
+
 def test_no_events(pollux, tmp_path):
     with Served(pollux, shutil.copy(ROOT / "tests/traces/good/no-events.plx", tmp_path)) as served, browser.Page(1280, 800) as page:
         page.open(served.url)
