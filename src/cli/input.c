@@ -67,7 +67,10 @@ bool input_is_pid(const char *word)
 int input_trace(const struct cli_args *args, char **ret_path)
 {
 	_cleanup_buf_ struct buf text = BUF_INIT;
-	const char *given = cli_operand(args, 0);
+	/* `pollux report < trace` means that one, and not the newest. */
+	const char *given = cli_operand(args, 0)		? cli_operand(args, 0)
+			    : trace_file_is_trace("/dev/stdin") ? "-"
+								: NULL;
 	char *path = given ? strdup(given) : newest();
 
 	if (cli_n_operands(args) > 1 || !path || (given && input_is_pid(given))) {

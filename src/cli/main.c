@@ -50,16 +50,14 @@ static void catch_sigpipe(void)
 		sigaction(SIGXFSZ, &act, NULL);
 }
 
-/* A file that we open must never become standard output because the caller had closed that. */
+/* A file that we open must never become standard output because the caller had closed that. To write there
+ * fails, as it would: what is asked for must not vanish. */
 static void fill_standard_fds(void)
 {
-	int fd;
-
-	do
-		fd = open("/dev/null", O_RDWR);
-	while (fd >= 0 && fd <= STDERR_FILENO);
-	if (fd >= 0)
-		close(fd);
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0 &&
+		    open("/dev/null", fd == STDOUT_FILENO ? O_RDONLY : O_RDWR) < 0)
+			return;
 }
 
 static int print(struct buf *text)

@@ -439,7 +439,13 @@ static int open_writer(const struct record_job *job, struct live *printing,
 
 	if (job->path) {
 		TRY(spare_programs(job, err));
-		TRY(trace_writer_open(job->path, ret_writer, err));
+		rc = trace_writer_open(job->path, ret_writer, err);
+
+		if (rc < 0 && job->derived)
+			error_add(err,
+				  "cannot record into this folder (-o FILE names another place)");
+		if (rc < 0)
+			return rc;
 	}
 	if (!job->prints)
 		return 0;

@@ -64,7 +64,7 @@ static bool lacks_handlers(const struct report *rep)
 
 static bool shares_names(const struct report *rep)
 {
-	return lacks_of_handlers(rep, false);
+	return rep->handlers && lacks_of_handlers(rep, false);
 }
 
 static bool lacks_places(const struct report *rep)

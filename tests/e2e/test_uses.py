@@ -162,6 +162,9 @@ USES = [
     *((f"tree {name}", 1, f"{name} is {kind}, neither a trace nor a core file: give one of these, or the pid or name")
       for name, kind in [("notes", "text"), ("elf.plx", "an executable or a library"), ("json.plx", "JSON")]),
     ("report nosuch.plx", 1, "nosuch.plx: No such file"),
+    ("report < trace.plx", 0, r"\A(?!pollux: the newest trace)"),
+    *((f"{words} >&-", 1, "cannot write to standard output: Bad file descriptor")
+      for words in ("report trace.plx", "tree {pid}", "why trace.plx", "--version")),
     ("report {pid}", 2, "{pid} is a process and no trace: pollux record {pid} makes one"),
     ("export {pid}", 2, "{pid} is a process and no trace: pollux record {pid} makes one"),
     ("print {pid}", 2, "{pid} is a process and no trace: pollux record {pid} makes one"),
@@ -361,6 +364,7 @@ def test_kernel_thread(world):
 def test_process_of_another_user(world, public):
     world.names["public"] = public / "pollux"
     for command, says in (("record {pid} -o /dev/null", "belongs to user 0: run pollux as that user or as root"),
+                          ("record -- true", r"record into this folder .-o FILE names another place.: cannot create pollux-true-"),
                           ("doctor {pid}", r"user +FAIL +the process belongs to user 0, pollux runs as 65534")):
         script = f"exec {' '.join(NOBODY)} {{public}} {command}".format(**world.names)
         result = driver.run("sh", "-c", script, cwd="/")

@@ -108,6 +108,9 @@ static void the_reason(void **state)
 	/* Handlers in boxes are seen without it. */
 	expect(&request, NULL, true, NULL, 1, 1, "");
 	expect(&request, &shared, true, NULL, 1, 2, "have one function");
+	/* Those of which there was no request are none of the recording. */
+	expect(&own_box, NULL, false, NULL, 0, 0, "");
+	expect(&request, &own_box, true, NULL, 1, 1, "");
 	/* The method is there, and where it has the future is not known, or is. */
 	expect(&unplaced, NULL, true, NULL, 0, 1, "debug = true");
 	expect(&unplaced, NULL, true, "it is damaged", 0, 1, "it is damaged");

@@ -30,13 +30,13 @@ bool handlers_coverage(const struct source_kind *kinds, uint32_t n_kinds, bool h
 		serves = serves || k->serves;
 		method = method || (k->boxed && k->boxed->holder);
 		unplaced = unplaced || (k->boxed && k->boxed->holder && !k->held);
-		if (!k->boxed || k->index == TRACE_KIND_NONE)
+		/* A future of the program's own in a box need not be a handler. */
+		if (!k->boxed || k->index == TRACE_KIND_NONE || !k->recorded)
 			continue;
 		total++;
 		seen += !k->ambiguous;
-		recorded = recorded || k->recorded;
+		recorded = true;
 	}
-	/* A future of the program's own in a box need not be a handler. */
 	if (holds && !method && !recorded) {
 		*ret = (struct trace_coverage){.total = 1, .note = no_method};
 	} else if (!serves || !total) {
