@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- no thread looks at timers and sockets ---- */
 
@@ -225,21 +226,48 @@ const struct finding_rule rule_lifo_slot = {
 #define IMBALANCE_WORKERS 4
 #define IMBALANCE_SHARE 0.5 /* of one thread, by the busiest */
 
+/* Of a name such as "net-0" what the workers of one runtime have in common. */
+static size_t pool_name(const char *name)
+{
+	size_t len = strlen(name);
+
+	while (len && strchr("0123456789", name[len - 1]))
+		len--;
+	return len;
+}
+
+/* Whether two workers may be of one runtime: no event names that, but each runtime names its threads. */
+static bool share_pool(const struct trace_reader *r, uint32_t a, uint32_t b)
+{
+	const struct trace_thread *x = trace_reader_thread(r, a), *y = trace_reader_thread(r, b);
+
+	return x && y && x->process == y->process && pool_name(x->name) == pool_name(y->name) &&
+	       !memcmp(x->name, y->name, pool_name(x->name));
+}
+
 static int judge_imbalance(struct rule_state *st)
 {
 	const struct findings_facts *facts = rule_facts(st);
 	const struct tl_thread *most = NULL;
-	uint64_t rest_ns;
+	uint64_t busy_ns = 0, rest_ns, n_workers = 0;
 
 	if (rule_lacks_events(st))
 		return 0;
-	if (facts->n_workers < IMBALANCE_WORKERS)
-		return rule_skips(st, "there are fewer than four workers");
 	for (size_t i = 0; i < facts->n_threads; i++)
 		if (facts->threads[i].worker &&
 		    (!most || facts->threads[i].busy_ns > most->busy_ns))
 			most = &facts->threads[i];
-	rest_ns = facts->busy_ns - most->busy_ns;
+	for (size_t i = 0; most && i < facts->n_threads; i++) {
+		const struct tl_thread *t = &facts->threads[i];
+
+		if (!t->worker || !share_pool(facts->reader, t->thread, most->thread))
+			continue;
+		busy_ns += t->busy_ns;
+		n_workers++;
+	}
+	if (n_workers < IMBALANCE_WORKERS)
+		return rule_skips(st, "there are fewer than four workers of one runtime");
+	rest_ns = busy_ns - most->busy_ns;
 	if (!most->busy_ns ||
 	    (double)most->busy_ns < IMBALANCE_SHARE * (double)facts->scope.length_ns ||
 	    most->busy_ns < 9 * rest_ns)
@@ -249,8 +277,8 @@ static int judge_imbalance(struct rule_state *st)
 		return 0;
 	say_thread(st, &d->text, most->thread);
 	buf_printf(&d->text, " did %.0f %% of the work of ",
-		   100.0 * (double)most->busy_ns / (double)facts->busy_ns);
-	say_count(&d->text, facts->n_workers, "worker", "workers");
+		   100.0 * (double)most->busy_ns / (double)busy_ns);
+	say_count(&d->text, n_workers, "worker", "workers");
 	buf_str(&d->text, " (it was busy for ");
 	text_duration(&d->text, most->busy_ns);
 	buf_char(&d->text, ')');

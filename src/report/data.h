@@ -236,9 +236,6 @@ const char *report_short(const struct report *rep, uint32_t kind);
 
 /* The longest poll that kept others waiting, NULL: none. */
 const struct long_poll *report_longest_on_worker(const struct report *rep);
-/* Whether the stack of a long poll was taken in a call that blocks; else the poll was running, maybe in a call
- * that does not block. */
-bool report_seen_blocked(const struct long_poll *l);
 const char *family_name(const struct report *rep, const struct family *f);
 /* For a text: distinct from other kinds of the same name. */
 const char *report_label(const struct report *rep, uint32_t kind);

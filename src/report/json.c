@@ -125,7 +125,8 @@ static void write_longest(const struct report *rep, struct json *j)
 		report_calls_json(j, "blocking_calls", &l->calls);
 		if (l->stack.stack) {
 			json_object(j, "seen");
-			json_string(j, "state", report_seen_blocked(l) ? "blocked" : "running");
+			json_string(j, "state",
+				    l->stack.type == TM_LONG_BLOCKED ? "blocked" : "running");
 			json_u64(j, "after_ns", l->stack.after_ns);
 			json_u64(j, "samples", l->stack.n_taken);
 			report_stack_json(rep->reader, j, "stack", l->stack.stack,

@@ -407,11 +407,6 @@ static bool is_same_stack(const struct report *rep, size_t i)
 	return false;
 }
 
-bool report_seen_blocked(const struct long_poll *l)
-{
-	return l->stack.type == TM_LONG_BLOCKED && l->poll.blocked_ns;
-}
-
 /* Their stacks, where they were sampled while they lasted. */
 static void write_longest_stacks(const struct report *rep, struct buf *out)
 {
@@ -425,7 +420,7 @@ static void write_longest_stacks(const struct report *rep, struct buf *out)
 		text_duration(out, l->poll.end_ns - l->poll.begin_ns);
 		report_owner(rep, &owner, l->family->kind, l->handler);
 		report_in(rep, out, l->stack.stack, owner.data ? owner.data : "?");
-		buf_str(out, report_seen_blocked(l) ? ": blocked " : ": running ");
+		buf_str(out, l->stack.type == TM_LONG_BLOCKED ? ": blocked " : ": running ");
 		text_duration(out, l->stack.after_ns);
 		buf_str(out, " after it began");
 		if (l->stack.n_taken > 1)

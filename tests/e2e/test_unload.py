@@ -87,10 +87,13 @@ def test_loaded_again(pollux, library, loader, trace, tmp_path, other):
     loader.load(library)
     recorder = driver.Recorder(pollux, loader.pid, tmp_path / "again.plx")
     loader.work()
-    stop(recorder)
-    # Who waits for a task may know its result before its thread has written the end.
-    assert driver.report(pollux, tmp_path / "again.plx")["tasks"]["spawned"] == 4
+    # Who waits for a task may know its result before its thread has written the end; the unload waits for the threads.
     loader.unload()
+    stop(recorder)
+    assert driver.report(pollux, trace)["tasks"]["completed"] >= 4
+    again = driver.report(pollux, tmp_path / "again.plx")
+    assert again["tasks"]["spawned"] == again["tasks"]["completed"] == 4
+    assert polls(pollux, tmp_path / "again.plx") >= 4 * 1001
 
 
 def test_killed_and_loaded_again(pollux, library, loader, trace, tmp_path):

@@ -146,6 +146,7 @@ struct recording {
 	uint32_t process;			      /* of all threads, as their records have it */
 	const struct trace_moment *moments[MOMENT_N]; /* NULL: none */
 	bool cut;				      /* the file has no end */
+	const char *names[N_THREADS];		      /* of the threads; NULL: "worker" */
 };
 
 #define MAX_EVENTS 65536
@@ -235,8 +236,10 @@ static inline void write_recording(struct recording *rec, const char *path)
 	for (size_t i = 0; i < N_KINDS; i++)
 		assert_int_equal(trace_writer_kind(w, &kinds[i], &index), 0);
 	for (unsigned i = 0; i < N_THREADS; i++) {
-		const struct trace_thread thread = {
-			.process = rec->process, .tid = 100 + i, .name = "worker"};
+		const struct trace_thread thread = {.process = rec->process,
+						    .tid = 100 + i,
+						    .name = rec->names[i] ? rec->names[i]
+									  : "worker"};
 
 		assert_int_equal(trace_writer_thread(w, &thread, &index), 0);
 	}

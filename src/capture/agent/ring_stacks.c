@@ -114,7 +114,8 @@ void ring_stacks_forget(struct source *s, uint32_t ring)
 		s->stacks->rings[ring]->begun = false;
 }
 
-/* What a sample of the stack is called: that of a wait for a lock is for those who asked for these. */
+/* What a sample of the stack is called: that of a wait for a lock is for those who asked for these, and in a call
+ * that can't wait the thread runs, or has no CPU. */
 static uint16_t sample_type(const struct ring_stacks *stacks, const struct trace_event *event)
 {
 	unsigned call = event->arg & ~TRACE_CALL_NONBLOCKING;
@@ -123,6 +124,8 @@ static uint16_t sample_type(const struct ring_stacks *stacks, const struct trace
 
 	if (event->type == TE_SPAWN)
 		return TM_SPAWN;
+	if (event->arg & TRACE_CALL_NONBLOCKING)
+		return TM_LONG_RUNNING;
 	return lock && stacks->wanted & AGENT_STACKS_LOCKS ? TM_BLOCKED : TM_LONG_BLOCKED;
 }
 
@@ -267,7 +270,7 @@ int ring_stacks_event(struct drain *d, struct source *s, uint32_t ring,
 	s->stacks->n_spawns += spawn;
 	if (!begun || (!spawn && event->type != TE_BLOCK))
 		return 0;
-	if (e.arg == TM_LONG_BLOCKED)
+	if (e.arg == TM_LONG_BLOCKED || e.arg == TM_LONG_RUNNING)
 		e.task = event->value;
 	return put_stack(d, s, ring, &e);
 }
