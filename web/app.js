@@ -116,6 +116,7 @@ class App {
 		byId("facts").replaceChildren(
 			el("span", {}, duration(trace.span_ns)), el("span", {}, `${count(trace.events)} ${trace.events === 1 ? "event" : "events"}`),
 			trace.lost ? el("span", { class: "bad" }, `${count(trace.lost)} lost`) : el("span", {}, "none lost"),
+			trace.truncated ? el("span", { class: "bad", title: trace.truncated }, "incomplete") : "",
 			trace.live ? el("span", { class: "live" }, "live") : "",
 			trace.began_unix_ms ? el("time", {}, new Date(trace.began_unix_ms).toISOString().slice(0, 19).replace("T", " ") + " UTC") : "");
 		byId("buttons").replaceChildren(

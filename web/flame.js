@@ -5,7 +5,7 @@
 import { el, fitCanvas, say, tooltip } from "./dom.js";
 import { FONT } from "./draw.js";
 import { theme } from "./theme.js";
-import { briefText, count, duration, fit, percent } from "./units.js";
+import { briefText, count, duration, fitName, percent } from "./units.js";
 
 const ROW = 19;
 
@@ -94,8 +94,11 @@ export class Flame {
 			ctx.fillStyle = this.colour(b.node, b.depth, c);
 			ctx.fillRect(b.x, b.depth * ROW, Math.max(b.width - 0.6, 0.6), ROW - 1);
 			if (b.width > 30) {
-				ctx.fillStyle = this.kind === "waiting" ? c["on-wait"] : c["on-ready"];
-				ctx.fillText(b.node.name.length * 6.3 <= b.width - 8 ? b.node.name : fit(briefText(b.node.name), b.width - 8), b.x + 4, b.depth * ROW + ROW / 2);
+				const room = b.width - 8;
+				const brief = b.node.name.length * 6.3 <= room ? b.node.name : briefText(b.node.name);
+
+				ctx.fillStyle = !b.depth && !b.node.parent ? c.text : this.kind === "waiting" ? c["on-wait"] : c["on-ready"];
+				ctx.fillText(fitName(brief, room), b.x + 4, b.depth * ROW + ROW / 2);
 			}
 			if (b.node === this.chosen && document.activeElement === this.canvas) {
 				ctx.strokeStyle = c.select;

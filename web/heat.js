@@ -89,7 +89,8 @@ export class Heat {
 			ctx.fillText(duration(b.edges[r]), LEFT - 6, Math.min(bottom - 4, Math.max(8, bottom - (r - b.first) * b.h)));
 		ctx.textAlign = "left";
 		for (const { at, text } of ticks(b.from, b.to, this.size[0] - LEFT))
-			ctx.fillText(text, LEFT + (at - b.from) / (b.to - b.from) * (this.size[0] - LEFT), bottom + 11);
+			ctx.fillText(text, Math.min(LEFT + (at - b.from) / (b.to - b.from) * (this.size[0] - LEFT),
+				this.size[0] - ctx.measureText(text).width - 2), bottom + 11);
 		if (this.cursor && document.activeElement === this.canvas) {
 			ctx.strokeStyle = c.select;
 			ctx.lineWidth = 2;

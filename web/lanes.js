@@ -135,7 +135,7 @@ export class Lanes {
 		this.onData();
 	}
 
-	// In which an answer is drawn that covers so many times the window.
+	// Cells in which an answer is drawn that covers the window this many times.
 	pixels(times) {
 		return Math.max(1, Math.min(4096, Math.ceil(this.app.plotWidth() * times)));
 	}

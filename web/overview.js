@@ -45,7 +45,7 @@ export class Overview {
 	tellWhat() {
 		this.text.replaceChildren(
 			el("b", {}, "Whole trace"),
-			el("div", { class: "key" }, el("i", { class: "swatch poll" }), `busy workers, ≤ ${mean(this.mostBusy)} of ${this.workers}`),
+			el("div", { class: "key" }, el("i", { class: "swatch poll" }), this.mostBusy ? `busy workers, ≤ ${mean(this.mostBusy)} of ${this.workers}` : "busy workers"),
 			el("div", { class: "key" }, el("i", { class: "swatch blocked" }), "in blocking calls"),
 			el("div", { class: "key" }, el("i", { class: "swatch ready-line" }), `tasks ready, ≤ ${mean(this.mostReady)}`));
 	}

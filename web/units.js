@@ -9,7 +9,8 @@ export function duration(ns) {
 		return "–";
 	if (ns >= 120e9)
 		return `${Math.floor(ns / 60e9)} min ${String(Math.floor(ns / 1e9) % 60).padStart(2, "0")} s`;
-	const [unit, name] = STEPS.find(([u]) => Math.abs(ns) >= u) ?? [1, "ns"];
+	// What would be rounded to 1000 of a unit is 1 of the next.
+	const [unit, name] = STEPS.find(([u]) => Math.abs(ns) >= u * (u > 1 ? 0.9995 : 1)) ?? [1, "ns"];
 	const value = ns / unit;
 
 	return `${unit === 1 ? Math.round(value) : digits(value)} ${name}`;
@@ -25,7 +26,7 @@ function digits(value) {
 let pointUnit = STEPS[0];
 
 export function setSpan(ns) {
-	pointUnit = STEPS.find(([u]) => ns >= u) ?? STEPS.at(-1);
+	pointUnit = STEPS.find(([u]) => ns >= u * (u > 1 ? 0.9995 : 1)) ?? STEPS.at(-1);
 }
 
 // A point in time, in as many digits as a window of that width shows.
@@ -71,13 +72,6 @@ export function ticks(from, to, width, pixels = 110) {
 	return out;
 }
 
-// The begin of a text where there is no room for all of it.
-export function fit(text, room, charWidth = 6.3) {
-	const most = Math.floor(room / charWidth);
-
-	return text.length <= most ? text : cut(text, most, 0);
-}
-
 // Of a name what tells it from others: "serve (String) #7" of "app::some::serve (alloc::string::String) #7". Modules go first,
 // then, as long as that leaves something to read, the middle.
 export function fitName(text, room, widthOf = (t) => t.length * 6.3) {
@@ -93,7 +87,7 @@ export function fitName(text, room, widthOf = (t) => t.length * 6.3) {
 	return shown;
 }
 
-// At most so many characters, of which `tail` are the last ones.
+// At most `most` characters, of which `tail` are the last ones.
 function cut(text, most, tail) {
 	return most < 3 ? "" : `${text.slice(0, most - 1 - tail)}…${tail ? text.slice(-tail) : ""}`;
 }

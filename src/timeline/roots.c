@@ -187,6 +187,8 @@ void root_wake(struct timeline *tl, struct thread *th, struct kind *k, uint64_t 
 	t = timeline_at_task(th, root, t);
 	bool polling = root->tl.state == TS_POLLING;
 	bool scheduled = root->tl.state == TS_SCHEDULED;
+	/* Its polls are not seen: nor is how long it waits for one. */
+	bool unseen = root->thread == NO_THREAD;
 	uint64_t serial = task_emit_wake(tl, th, root, t,
 					 polling     ? TW_RUNNING
 					 : scheduled ? TW_NOOP
@@ -196,10 +198,10 @@ void root_wake(struct timeline *tl, struct thread *th, struct kind *k, uint64_t 
 		if (!root->woken_inside)
 			root->wake_inside = serial;
 		root->woken_inside = true;
-	} else if (!scheduled) {
+	} else if (!scheduled && !unseen) {
 		task_scheduled(tl, root, t, serial);
 	}
-	if (root->thread == NO_THREAD)
+	if (unseen)
 		return;
 	struct thread *own = tl->threads[root->thread];
 	own->root_due = true;

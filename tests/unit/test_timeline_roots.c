@@ -186,9 +186,18 @@ ROW(33)
 					 "poll 3 t1 14-15 pending inferred\n"
 					 "w3 3 t5 20 scheduled\n"
 					 "waiting 3 15-20\n"
-					 "w4 1 t5 21 noop\n");
+					 "w4 1 t5 21 scheduled\n");
 	assert_int_equal(t.n_wakes, 0);
 	assert_int_equal(t.alive, 0);
+	/* one whose thread is not known is not polled as far as anyone sees: nor is it ready all the time */
+	story("10 5 root-wake loop 7\n"
+	      "20 5 root-wake loop 7\n"
+	      "finish 30",
+	      "+1 loop 7 seen 10\n"
+	      "w1 1 t5 10 scheduled\n"
+	      "w2 1 t5 20 scheduled\n"
+	      "unknown 1 10-30\n"
+	      "-1 alive unknown\n");
 	/* a loop's own thread wakes it: its own, whatever other loops there are */
 	story("10 0 enter loop\n"
 	      "11 0 poll task 1\n"

@@ -342,6 +342,19 @@ def test_many_short_slices(pollux, synth):
         assert page.errors == []
 
 
+def test_a_part_of_a_trace(pollux, tmp_path):
+    """The head says that the file ends too early, and how long it is in the unit that people expect."""
+    part = tmp_path / "part.plx"
+    part.write_bytes((GOOD / "future.plx").read_bytes()[:-40])
+    with Served(pollux, part) as served, browser.Page(1280, 800) as page:
+        open_served(page, served)
+        assert "incomplete" in text(page, "#facts") and "the trace ends" in page.eval("document.querySelector('#facts .bad[title]').title")
+        assert page.errors == []
+    with Served(pollux, shutil.copy(GOOD / "future.plx", tmp_path)) as served, browser.Page(1280, 800) as page:
+        open_served(page, served)
+        assert "1.00 s" in text(page, "#facts") and "incomplete" not in text(page, "#facts") and "1000" not in text(page, ".scope")
+
+
 def test_no_events(pollux, tmp_path):
     with Served(pollux, shutil.copy(ROOT / "tests/traces/good/no-events.plx", tmp_path)) as served, browser.Page(1280, 800) as page:
         page.open(served.url)
