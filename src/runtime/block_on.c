@@ -18,7 +18,7 @@
 #include "base/compare.h"
 #include "base/search.h"
 #include "base/vec.h"
-#include "binary/code/call_index.h"
+#include "binary/code/code_index.h"
 #include "binary/dwarf/eh_frame.h"
 #include "runtime/find.h"
 
@@ -57,20 +57,22 @@ static void rules_free(struct eh_table **t)
 }
 
 /* Behind the calls of a function that only makes a waker. */
-static int add_callers(struct elf_image *image, struct block_on_list *found,
-		       struct call_index *calls, uint64_t maker, uint32_t waker)
+static int add_callers(struct elf_image *image, struct block_on_list *found, uint64_t maker,
+		       uint32_t waker)
 {
-	const struct call *c;
+	struct code_index *calls = code_index_of(image);
+	const uint64_t *c;
 	size_t n;
 
-	TRY(calls->calls ? 0 : call_index_init(calls, image));
-	c = call_index_find(calls, maker, &n);
+	if (!calls)
+		return -ENOMEM;
+	c = code_index_calls(calls, maker, &n);
 	for (size_t i = 0; i < n; i++) {
 		uint64_t start, end;
 
 		/* Not the call's own return address: the maker's frame. */
-		if (elf_image_function(image, c[i].addr, &start, &end) && start != maker)
-			TRY(add(found, c[i].addr + MIN_BEHIND, end, waker, c[i].addr));
+		if (elf_image_function(image, c[i], &start, &end) && start != maker)
+			TRY(add(found, c[i] + MIN_BEHIND, end, waker, c[i]));
 	}
 	return 0;
 }
@@ -92,7 +94,6 @@ static int find_back(struct elf_image *image, struct eh_table **rules, struct sc
 
 static int add_sites(struct elf_image *image, struct runtime_scan *f, struct block_on_list *found)
 {
-	_cleanup_(call_index_done) struct call_index calls = {0};
 	_cleanup_(rules_free) struct eh_table *rules = NULL;
 
 	for (uint32_t i = 0; i < f->n_wakers; i++) {
@@ -107,7 +108,7 @@ static int add_sites(struct elf_image *image, struct runtime_scan *f, struct blo
 				TRY(add(found, site + w->sites[k].len, end, i, site));
 				continue;
 			}
-			TRY(add_callers(image, found, &calls, start, i));
+			TRY(add_callers(image, found, start, i));
 			TRY(find_back(image, &rules, &w->sites[k]));
 		}
 	}

@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "base/search.h"
 #include "base/vec.h"
-#include "binary/code/call_index.h"
+#include "binary/code/code_index.h"
 #include "binary/names.h"
 #include "runtime/crates.h"
 #include "runtime/find.h"
@@ -50,7 +50,7 @@ struct step {
 /* All paths of one site. */
 struct caller_paths {
 	struct elf_image *image;
-	const struct call_index *calls;
+	struct code_index *calls;
 	const char *libraries;
 	struct step steps[MAX_STEPS];
 	size_t n;
@@ -126,13 +126,13 @@ static void climb(struct caller_paths *w, size_t i, struct passed *passed)
 {
 	const struct step *s = &w->steps[i];
 	size_t n, max = w->of_root ? MAX_ROOT_CALLERS : MAX_CALLERS;
-	const struct call *c;
+	const uint64_t *c;
 
 	if ((s->outside && !s->library) || s->may_inline || s->depth == MAX_DEPTH)
 		return;
-	c = call_index_find(w->calls, s->function, &n);
+	c = code_index_calls(w->calls, s->function, &n);
 	for (size_t k = 0; k < n && n <= max && w->n < MAX_STEPS; k++) {
-		struct step next = {.at = c[k].addr, .depth = s->depth + 1, .inner = i};
+		struct step next = {.at = c[k], .depth = s->depth + 1, .inner = i};
 		uint64_t end;
 
 		if (!elf_image_function(w->image, next.at, &next.function, &end) ||
@@ -305,23 +305,23 @@ static char *only_function(const char *where)
 }
 
 /* Functions that call a function by which block_ons wait: a block_on may be inlined into them. */
-static int find_waiting(struct elf_image *image, const struct call_index *calls, uint64_t **ret,
+static int find_waiting(struct elf_image *image, struct code_index *calls, uint64_t **ret,
 			size_t *ret_n)
 {
 	const struct elf_symbol *symbols;
 	size_t n_symbols = elf_image_symbols(image, &symbols), cap = 0;
 
 	for (size_t i = 0; i < n_symbols; i++) {
-		const struct call *c;
+		const uint64_t *c;
 		size_t n = 0;
 
 		c = root_polls_is_park(symbols[i].name)
-			    ? call_index_find(calls, symbols[i].addr, &n)
+			    ? code_index_calls(calls, symbols[i].addr, &n)
 			    : NULL;
 		for (size_t k = 0; c && k < n; k++) {
 			uint64_t start, end;
 
-			if (!elf_image_function(image, c[k].addr, &start, &end))
+			if (!elf_image_function(image, c[k], &start, &end))
 				continue;
 			if (!GROW(*ret, *ret_n, cap))
 				return -ENOMEM;
@@ -353,20 +353,20 @@ static void name_by_site(struct scan_kind *k, const char *libraries)
 int callers_find(struct elf_image *image, struct runtime_scan *f, size_t first_kind,
 		 size_t first_waker)
 {
-	_cleanup_(call_index_done) struct call_index calls = {0};
 	_cleanup_free_ bool *has_message = calloc(f->n_kinds + 1, sizeof(*has_message));
 	_cleanup_free_ uint64_t *waiting = NULL;
-	struct caller_paths w = {
-		.image = image, .calls = &calls, .libraries = f->libraries ? f->libraries : ""};
+	struct caller_paths w = {.image = image, .libraries = f->libraries ? f->libraries : ""};
 
 	if (!has_message)
 		return -ENOMEM;
 	if (!elf_image_has_symtab(image))
 		return 0;
-	TRY(call_index_init(&calls, image));
-	TRY(find_waiting(image, &calls, &waiting, &w.n_waiting));
+	w.calls = code_index_of(image);
+	if (!w.calls)
+		return -ENOMEM;
+	TRY(find_waiting(image, w.calls, &waiting, &w.n_waiting));
 	w.waiting = waiting;
-	panic_places_in_place(image, &calls, f->kinds, f->n_kinds, has_message);
+	panic_places_in_place(image, w.calls, f->kinds, f->n_kinds, has_message);
 	for (size_t i = first_kind; i < f->n_kinds; i++) {
 		struct passed passed = {0};
 
@@ -416,15 +416,14 @@ static void name_block_on(const struct caller_paths *w, struct scan_block_on *b)
 
 int callers_of_block_ons(struct elf_image *image, struct runtime_scan *f)
 {
-	_cleanup_(call_index_done) struct call_index calls = {0};
-	struct caller_paths w = {.image = image,
-				 .calls = &calls,
-				 .libraries = f->libraries ? f->libraries : "",
-				 .of_root = true};
+	struct caller_paths w = {
+		.image = image, .libraries = f->libraries ? f->libraries : "", .of_root = true};
 
 	if (!f->n_block_ons || !elf_image_has_symtab(image))
 		return 0;
-	TRY(call_index_init(&calls, image));
+	w.calls = code_index_of(image);
+	if (!w.calls)
+		return -ENOMEM;
 	for (size_t i = 0; i < f->n_block_ons; i++) {
 		struct scan_block_on *b = &f->block_ons[i];
 		struct passed passed = {0};

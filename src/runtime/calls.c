@@ -10,7 +10,7 @@
 #include "runtime/find.h"
 
 #include "base/cleanup.h"
-#include "binary/code/code_scan.h"
+#include "binary/code/code_index.h"
 #include "binary/code/insn.h"
 #include "binary/code/code_refs.h"
 
@@ -86,33 +86,47 @@ static bool is_libc(const struct elf_symbol *s)
 }
 
 struct counting {
-	struct elf_image *image;
-	uint64_t done; /* end of the last function that was decoded */
 	size_t n_libc, n_own;
 };
 
-static int count_syscalls(void *context, const struct code_hit *hit)
+/* In the function [start, end): up to the last place that looks like one. */
+static size_t count_in(struct elf_image *image, uint64_t start, uint64_t end, uint64_t last)
 {
-	struct counting *c = context;
-	uint64_t start, end;
 	struct insn_walk w;
 	struct insn in;
 	size_t n = 0;
 
-	if (hit->addr < c->done)
+	if (!insn_walk_init(&w, image, start, end))
 		return 0;
-	c->done = hit->addr + 2;
-	if (!elf_image_function(c->image, hit->addr, &start, &end) ||
-	    !insn_walk_init(&w, c->image, start, end))
-		return 0;
-	if (end > c->done)
-		c->done = end;
-	while (insn_next(&w, &in) > 0)
+	while (w.addr <= last && insn_next(&w, &in) > 0)
 		n += in.op == INSN_SYSCALL;
-	if (n && is_libc(elf_image_symbol_at(c->image, hit->addr)))
-		c->n_libc += n;
-	else
-		c->n_own += n;
+	return n;
+}
+
+static int count_syscalls(struct elf_image *image, struct counting *c)
+{
+	const struct code_index *index = code_index_of(image);
+	const uint64_t *hits;
+	size_t n_hits, next;
+
+	if (!index)
+		return -ENOMEM;
+	hits = code_index_syscalls(index, &n_hits);
+	for (size_t i = 0; i < n_hits; i = next) {
+		uint64_t start, end;
+		size_t n;
+
+		next = i + 1;
+		if (!elf_image_function(image, hits[i], &start, &end))
+			continue;
+		while (next < n_hits && hits[next] < end)
+			next++;
+		n = count_in(image, start, end, hits[next - 1]);
+		if (n && is_libc(elf_image_symbol_at(image, hits[i])))
+			c->n_libc += n;
+		else
+			c->n_own += n;
+	}
 	return 0;
 }
 
@@ -206,7 +220,7 @@ static int cover(struct runtime_scan *f, size_t n_libc)
 int calls_find(struct elf_image *image, struct runtime_scan *f)
 {
 	const struct elf_import *imports;
-	struct counting counting = {.image = image};
+	struct counting counting = {0};
 	size_t n = elf_image_imports(image, &imports);
 
 	for (size_t i = 0; i < n; i++) {
@@ -230,7 +244,9 @@ int calls_find(struct elf_image *image, struct runtime_scan *f)
 		if (r < 0)
 			return r;
 	}
-	code_scan(image, CODE_SYSCALLS, NULL, count_syscalls, &counting);
+	if (!f->n_runtimes)
+		return 0;
+	TRY(count_syscalls(image, &counting));
 	f->n_inline_syscalls += counting.n_own;
-	return f->n_runtimes ? cover(f, counting.n_libc) : 0;
+	return cover(f, counting.n_libc);
 }

@@ -21,7 +21,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/map.h"
-#include "binary/code/call_index.h"
+#include "binary/code/code_index.h"
 #include "binary/code/own_code.h"
 #include "runtime/find.h"
 #include "runtime/follow.h"
@@ -252,7 +252,7 @@ static enum follow_step visit_worker(uint64_t addr, const struct elf_symbol *sym
 }
 
 /* True if the site's function, or one that calls it, has the message of block_in_place. */
-static bool made_by_block_in_place(struct places *p, const struct call_index *calls,
+static bool made_by_block_in_place(struct places *p, struct code_index *calls,
 				   const struct scan_kind *k)
 {
 	uint64_t functions[16], end;
@@ -264,14 +264,14 @@ static bool made_by_block_in_place(struct places *p, const struct call_index *ca
 	}
 	for (size_t i = 0; i < n; i++) {
 		const struct panic_facts *s = facts_of(p, functions[i]);
-		const struct call *c;
+		const uint64_t *c;
 		size_t n_calls;
 
 		if (s && s->block_in_place)
 			return true;
-		c = call_index_find(calls, functions[i], &n_calls);
+		c = code_index_calls(calls, functions[i], &n_calls);
 		for (size_t j = 0; j < n_calls && n_calls <= 3 && n < 16; j++) {
-			if (elf_image_function(p->image, c[j].addr, &functions[n], &end))
+			if (elf_image_function(p->image, c[j], &functions[n], &end))
 				n++;
 		}
 	}
@@ -339,8 +339,7 @@ static int write_places(struct places *p, struct scan_kind *k)
 	return k->name && k->full_name ? 0 : -ENOMEM;
 }
 
-static int name_kind(struct places *p, const struct call_index *calls, struct scan_kind *k,
-		     size_t *named)
+static int name_kind(struct places *p, struct code_index *calls, struct scan_kind *k, size_t *named)
 {
 	int r;
 
@@ -371,22 +370,20 @@ int panic_places_find(struct elf_image *image, struct runtime_scan *f, size_t fi
 {
 	_cleanup_(places_done) struct places p = {
 		.image = image, .follower = follower_new(image), .n_insns_left = MAX_INSTRUCTIONS};
-	_cleanup_(call_index_done) struct call_index calls = {0};
-	int r = p.follower ? 0 : -ENOMEM;
+	struct code_index *calls = code_index_of(image);
+	int r = p.follower && calls ? 0 : -ENOMEM;
 
 	*ret_named = 0;
 	if (r == 0)
 		r = find_resumed(&p);
-	if (r == 0)
-		r = call_index_init(&calls, image);
 	p.n_messages = find_text(image, block_in_place_text, p.messages,
 				 sizeof(p.messages) / sizeof(p.messages[0]));
 	for (size_t i = first; i < f->n_kinds && r == 0; i++)
-		r = name_kind(&p, &calls, &f->kinds[i], ret_named);
+		r = name_kind(&p, calls, &f->kinds[i], ret_named);
 	return r;
 }
 
-void panic_places_in_place(struct elf_image *image, const struct call_index *calls,
+void panic_places_in_place(struct elf_image *image, struct code_index *calls,
 			   const struct scan_kind *kinds, size_t n, bool *ret)
 {
 	_cleanup_(places_done) struct places p = {

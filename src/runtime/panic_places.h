@@ -2,7 +2,7 @@
 /* What panic messages say of kinds in a program without symbols. */
 #pragma once
 
-#include "binary/code/call_index.h"
+#include "binary/code/code_index.h"
 #include "binary/elf/elf_image.h"
 #include "runtime/follow.h"
 #include "runtime/runtime.h"
@@ -15,7 +15,7 @@ int panic_places_find(struct elf_image *image, struct runtime_scan *f, size_t fi
 
 /* Of n kinds: true for a worker's if what spawns it has the message with which block_in_place
  * refuses. */
-void panic_places_in_place(struct elf_image *image, const struct call_index *calls,
+void panic_places_in_place(struct elf_image *image, struct code_index *calls,
 			   const struct scan_kind *kinds, size_t n, bool *ret);
 
 /* True if `function`, or what it calls up to `depth` calls away, can panic at a place in a file

@@ -11,7 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/vec.h"
-#include "binary/code/call_index.h"
+#include "binary/code/code_index.h"
 #include "binary/elf/elf_image.h"
 #include "binary/code/insn.h"
 #include "binary/names.h"
@@ -163,18 +163,17 @@ static int find_calls(const struct root_poll_search *s, uint64_t start, uint64_t
 }
 
 /* The functions in which there are any. */
-static int find_callers(const struct root_poll_search *s, const struct call_index *calls)
+static int find_callers(const struct root_poll_search *s, struct code_index *calls)
 {
 	int rc = 0;
 
 	for (size_t i = 0; i < s->found->n_parks; i++) {
 		uint64_t start, end = 0;
 		size_t n;
-		const struct call *c = call_index_find(calls, s->found->parks[i].addr, &n);
+		const uint64_t *c = code_index_calls(calls, s->found->parks[i].addr, &n);
 
 		for (size_t k = 0; k < n && rc == 0; k++)
-			if (c[k].addr >= end &&
-			    elf_image_function(s->image, c[k].addr, &start, &end))
+			if (c[k] >= end && elf_image_function(s->image, c[k], &start, &end))
 				rc = find_calls(s, start, end);
 	}
 	return rc;
@@ -266,16 +265,14 @@ static int find_parks(struct elf_image *image, struct scan_root_polls *f)
 int root_polls_find(struct elf_image *image, struct debug *d, const struct futures_wanted *wanted,
 		    const struct scan_futures *futures, struct scan_root_polls *ret)
 {
-	_cleanup_(call_index_done) struct call_index calls = {0};
+	struct code_index *calls = NULL;
 	const struct root_poll_search s = {image, d, wanted, futures, ret};
 	int rc;
 
 	*ret = (struct scan_root_polls){0};
 	rc = d ? find_parks(image, ret) : 0;
 	if (rc == 0 && ret->n_parks)
-		rc = call_index_init(&calls, image);
-	if (rc == 0 && ret->n_parks)
-		rc = find_callers(&s, &calls);
+		rc = (calls = code_index_of(image)) ? find_callers(&s, calls) : -ENOMEM;
 	if (rc < 0)
 		root_polls_done(ret);
 	return rc;

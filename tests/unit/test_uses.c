@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Uses of functions, found in this very program; and what the code of a poll function says. */
 #include "binary/elf/elf_image.h"
-#include "binary/code/call_index.h"
+#include "binary/code/code_index.h"
 #include "binary/code/code_refs.h"
 #include "runtime/poll_code.h"
 
@@ -142,23 +142,23 @@ static void test_uses(void **state)
 	(void)state;
 }
 
-static void test_call_index(void **state)
+static void test_code_index(void **state)
 {
-	struct call_index calls;
+	struct code_index *calls = code_index_of(image);
+	const uint64_t *c;
 	uint64_t start, end;
 	size_t n, n_elsewhere = 0;
 
 	assert_int_equal(elsewhere(1), 5);
-	assert_int_equal(call_index_init(&calls, image), 0);
-	assert_non_null(call_index_find(&calls, linked("called_thrice"), &n));
+	assert_non_null(calls);
+	assert_non_null(code_index_calls(calls, linked("called_thrice"), &n));
 	assert_true(n >= 3); /* and a load of its address */
-	const struct call *c = call_index_find(&calls, linked("once"), &n);
+	c = code_index_calls(calls, linked("once"), &n);
 	for (size_t i = 0; i < n; i++)
-		n_elsewhere += elf_image_function(image, c[i].addr, &start, &end) &&
+		n_elsewhere += elf_image_function(image, c[i], &start, &end) &&
 			       start == linked("elsewhere");
 	assert_int_equal(n_elsewhere, 1);
-	assert_null(call_index_find(&calls, linked("once") + 1, &n));
-	call_index_done(&calls);
+	assert_null(code_index_calls(calls, linked("once") + 1, &n));
 	(void)state;
 }
 
@@ -218,7 +218,7 @@ static void test_borrowed_code(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_uses), cmocka_unit_test(test_call_index),
+		cmocka_unit_test(test_uses), cmocka_unit_test(test_code_index),
 		cmocka_unit_test(test_poll_code), cmocka_unit_test(test_borrowed_code)};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

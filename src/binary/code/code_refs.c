@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/vec.h"
 #include "binary/code/code_flow.h"
+#include "binary/code/code_index.h"
 #include "binary/code/code_scan.h"
 #include "binary/elf/elf_image.h"
 #include "binary/elf/image.h"
@@ -120,6 +121,22 @@ static int search_words(struct ref_search *s)
 	return 0;
 }
 
+static bool all_outside(const struct elf_image *img, const uint64_t *targets, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (elf_image_is_code(img, targets[i]))
+			return false;
+	return true;
+}
+
+/* What takes an address of data is in the index of the code. */
+static int search_index(struct ref_search *s)
+{
+	const struct code_index *index = code_index_of(s->img);
+
+	return index ? code_index_takes(index, &s->targets, candidate, s) : -ENOMEM;
+}
+
 int code_refs_find(struct elf_image *img, const uint64_t *targets, size_t n_targets,
 		   enum code_refs_of of, struct code_refs *ret)
 {
@@ -134,7 +151,9 @@ int code_refs_find(struct elf_image *img, const uint64_t *targets, size_t n_targ
 	if (!n_targets)
 		return 0;
 	r = code_targets_init(&s.targets, targets, n_targets);
-	if (r == 0 && of != CODE_REFS_WORDS)
+	if (r == 0 && patterns == CODE_TAKES && all_outside(img, targets, n_targets))
+		r = search_index(&s);
+	else if (r == 0 && of != CODE_REFS_WORDS)
 		r = code_scan(img, patterns, &s.targets, candidate, &s);
 	if (r == 0 && of != CODE_REFS_TAKEN)
 		r = search_words(&s);

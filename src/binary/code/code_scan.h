@@ -25,12 +25,13 @@ struct code_hit {
 	uint64_t operand; /* address of the four bytes */
 	uint64_t target;  /* to which they lead */
 	bool word;	  /* that is a word that holds the address */
+	uint8_t pattern;  /* enum code_pattern */
 };
 
 /* Anything but 0 ends the scan, which gives it back. */
 typedef int (*code_hit_fn)(void *context, const struct code_hit *hit);
 
-/* A sorted set of addresses; a filter answers most questions. */
+/* A sorted set of addresses; a filter answers most questions. Without one: all of a range. */
 struct code_targets {
 	const uint64_t *v; /* the caller's */
 	size_t n;
@@ -54,6 +55,8 @@ static inline bool code_targets_have(const struct code_targets *t, uint64_t addr
 
 	if (addr - t->low >= t->span)
 		return false;
+	if (!t->filter)
+		return true;
 	bit = code_targets_bit(t, addr);
 	return t->filter[bit / 64] >> bit % 64 & 1 && code_targets_search(t, addr);
 }

@@ -356,7 +356,7 @@ void elf_image_free(struct elf_image *img)
 	free(img->functions);
 	free(img->known_functions);
 	free(img->begins);
-	image_drop_calls(img);
+	image_drop_index(img);
 	free(img);
 }
 

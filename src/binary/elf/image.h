@@ -89,8 +89,8 @@ struct elf_image {
 	size_t n_functions;
 	uint64_t *known_functions; /* see elf_image_is_function(); NULL: none yet */
 	uint8_t *begins;	   /* see image_may_begin(); NULL: it may anywhere */
-	struct call *calls;	   /* see call_index.h; NULL: not made, or there are none */
-	size_t n_calls;
+	void *index;		   /* see code_index.h; NULL: not made */
+	void (*index_free)(void *index);
 };
 
 /* Whether these bytes may be read: they are in the file, and not too many. Charges them. */
@@ -102,8 +102,6 @@ int image_read(struct elf_image *img, uint64_t offset, uint64_t len, struct imag
 void image_unload(struct elf_image *img);
 /* Something of it isn't there, and what is found without it says nothing. */
 void image_note_trouble(struct elf_image *img, int rc);
-/* The index of calls. */
-void image_drop_calls(struct elf_image *img);
 
 /* Values of the dynamic section. The last one of a tag counts; 0 if it isn't there. */
 struct image_dynamic {
@@ -116,6 +114,8 @@ void image_dynamic_read(const struct elf_image *img, struct image_dynamic *ret);
 
 /* False: no function begins there. */
 bool image_may_begin(struct elf_image *img, uint64_t addr);
+
+void image_drop_index(struct elf_image *img);
 
 /* `len` bytes at addr, NULL if they aren't all in the file. */
 const uint8_t *image_at(const struct elf_image *img, uint64_t addr, size_t len);

@@ -218,11 +218,11 @@ static void drop(void *array, size_t *n, bool *done)
 	*done = false;
 }
 
-void image_drop_calls(struct elf_image *img)
+void image_drop_index(struct elf_image *img)
 {
-	free(img->calls);
-	img->calls = NULL;
-	img->n_calls = 0;
+	if (img->index)
+		img->index_free(img->index);
+	img->index = NULL;
 }
 
 void elf_image_rest(struct elf_image *img)
@@ -236,7 +236,7 @@ void elf_image_rest(struct elf_image *img)
 	free(img->begins);
 	img->begins = NULL;
 	img->begins_done = false;
-	image_drop_calls(img);
+	image_drop_index(img);
 	image_bytes_free(&img->strtab);
 	image_bytes_free(&img->dynstr);
 	if (file_map_damaged(&img->map))
