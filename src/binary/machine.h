@@ -23,6 +23,13 @@ struct machine {
 	uint8_t min_call, max_call; /* lengths of instructions that call */
 	/* Adds to *ret, which has `addr` and no registers yet; false: no instruction. */
 	bool (*decode)(const uint8_t *bytes, size_t left, struct insn *ret);
+	/* The length of an instruction that refers to nothing, see insn_next_reference(); 0: it may,
+	 * or that isn't known so quickly. */
+	size_t (*length)(const uint8_t *bytes, size_t left);
+	/* As decode(), but of an instruction that refers to nothing maybe (*ret_passed) only the
+	 * length. */
+	bool (*decode_reference)(const uint8_t *bytes, size_t left, struct insn *ret,
+				 bool *ret_passed);
 	/* code_scan() of these bytes, which are at `addr` */
 	int (*scan)(const uint8_t *code, size_t len, uint64_t addr, unsigned patterns,
 		    const struct code_targets *targets, code_hit_fn hit, void *context);

@@ -94,11 +94,11 @@ static size_t count_in(struct elf_image *image, uint64_t start, uint64_t end, ui
 {
 	struct insn_walk w;
 	struct insn in;
-	size_t n = 0;
+	size_t n = 0, passed;
 
 	if (!insn_walk_init(&w, image, start, end))
 		return 0;
-	while (w.addr <= last && insn_next(&w, &in) > 0)
+	while (w.addr <= last && insn_next_reference(&w, &in, &passed) > 0)
 		n += in.op == INSN_SYSCALL;
 	return n;
 }

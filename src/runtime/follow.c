@@ -84,12 +84,33 @@ static bool contains(const uint64_t *addrs, size_t n, uint64_t addr)
 struct follower_reading {
 	uint64_t callees[256], loaded[16]; /* words that registers were loaded from */
 	size_t n, cost;
+	bool loads; /* a register was loaded with an address of code: each instruction counts */
 };
 
 static bool collects(const struct follower *f, const struct follower_reading *r)
 {
 	return r->n < sizeof(r->callees) / sizeof(r->callees[0]) &&
 	       r->cost < MAX_FUNCTION_INSTRUCTIONS && r->cost < f->n_insns_left;
+}
+
+static void note_load(struct follower *f, struct follower_reading *r, const struct insn *in)
+{
+	uint64_t word = in->op == INSN_MOV && !in->mem_written ? in->ref : 0, function;
+
+	r->loaded[in->reg] = word;
+	if (!r->loads && word)
+		r->loads = elf_image_pointer_at(f->image, word, &function) &&
+			   elf_image_is_code(f->image, function);
+}
+
+/* Counts instructions that refer to nothing, as far as they would have been collected. */
+static void pass(const struct follower *f, struct follower_reading *r, size_t passed)
+{
+	size_t max = f->n_insns_left < MAX_FUNCTION_INSTRUCTIONS ? f->n_insns_left
+								 : MAX_FUNCTION_INSTRUCTIONS;
+
+	if (collects(f, r))
+		r->cost = passed < max - r->cost ? r->cost + passed : max;
 }
 
 static void collect(struct follower *f, struct follower_reading *r, const struct insn *in,
@@ -103,7 +124,7 @@ static void collect(struct follower *f, struct follower_reading *r, const struct
 	    r->loaded[in->source])
 		elf_image_pointer_at(f->image, r->loaded[in->source], &to);
 	if (in->reg < 16)
-		r->loaded[in->reg] = in->op == INSN_MOV && !in->mem_written ? in->ref : 0;
+		note_load(f, r, in);
 	if (to && elf_image_is_code(f->image, to) && !contains(r->callees, r->n, to))
 		r->callees[r->n++] = to;
 }
@@ -113,6 +134,7 @@ static void read_function(struct follower *f, uint64_t function, struct follower
 {
 	_cleanup_(own_code_done) struct own_code code = {0};
 	uint64_t start, end;
+	size_t passed = 0;
 	struct insn in;
 	bool whole;
 
@@ -120,11 +142,19 @@ static void read_function(struct follower *f, uint64_t function, struct follower
 	    !own_code_init(&code, f->image, start, end))
 		return;
 	whole = start == function;
-	while ((each || (whole && collects(f, r))) && own_code_next(&code, &in) > 0) {
-		if (whole && collects(f, r))
+	while (each || (whole && collects(f, r))) {
+		bool more = r->loads ? own_code_next(&code, &in) > 0
+				     : own_code_next_reference(&code, &in, &passed) > 0;
+
+		if (whole)
+			pass(f, r, passed);
+		if (more && whole && collects(f, r))
 			collect(f, r, &in, start, end);
-		if (each && !each(&in, opaque))
+		if (each && !each(more ? &in : NULL, passed, opaque))
 			each = NULL;
+		if (!more)
+			break;
+		passed = 0;
 	}
 }
 

@@ -23,11 +23,13 @@ struct follower;
 struct follower *follower_new(struct elf_image *image); /* NULL: out of memory */
 void follower_free(struct follower *f);
 
-/* True: go on. */
-typedef bool follow_insn_fn(const struct insn *in, void *opaque);
+/* True: go on. `passed`: instructions before this one that it wasn't called with;
+ * `in` is NULL for those at the end. */
+typedef bool follow_insn_fn(const struct insn *in, size_t passed, void *opaque);
 
-/* Calls `each` with the function's own instructions (own_code.h) from its start on, until it returns
- * false; what the function calls is found in the same pass. -ENOMEM or 0. */
+/* Calls `each` with the function's own instructions (own_code.h) from its start on, but for those that
+ * refer to nothing (insn_next_reference()), until it returns false; what the function calls is found
+ * in the same pass. -ENOMEM or 0. */
 int follower_read(struct follower *f, uint64_t function, follow_insn_fn *each, void *opaque);
 
 /* Visits what `start` calls, each function once, up to `depth` calls away. Bounded. -ENOMEM or 0.

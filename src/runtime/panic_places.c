@@ -157,14 +157,22 @@ struct listening {
 	uint64_t last; /* a place that is the first argument of the next call */
 };
 
-static bool hear(const struct insn *in, void *opaque)
+static bool hear(const struct insn *in, size_t passed, void *opaque)
 {
 	struct listening *l = opaque;
 	struct places *p = l->p;
-	uint64_t taken = in->op == INSN_LEA ? in->ref : in->has_imm ? in->imm : 0;
-	uint64_t target = in->target;
+	uint64_t taken, target;
 	struct location place;
 
+	if (passed >= p->n_insns_left) {
+		p->n_insns_left = 0;
+		return false;
+	}
+	p->n_insns_left -= passed;
+	if (!in)
+		return false;
+	taken = in->op == INSN_LEA ? in->ref : in->has_imm ? in->imm : 0;
+	target = in->target;
 	if (!target && in->slot)
 		elf_image_pointer_at(p->image, in->slot, &target);
 	if (p->resumed && target == p->resumed && l->last)
@@ -408,11 +416,12 @@ static bool panics_in(struct file_walk *w, uint64_t function)
 	_cleanup_(own_code_done) struct own_code code = {0};
 	struct location place;
 	struct insn in;
+	size_t passed;
 
 	if (!elf_image_function(w->image, function, &start, &end) ||
 	    !own_code_init(&code, w->image, start, end))
 		return false;
-	while (own_code_next(&code, &in) > 0) {
+	while (own_code_next_reference(&code, &in, &passed) > 0) {
 		uint64_t taken = in.op == INSN_LEA ? in.ref : in.has_imm ? in.imm : 0;
 
 		if (taken && read_location(w->image, taken, &place) && is_in(&place, w->path_end))

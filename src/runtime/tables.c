@@ -158,11 +158,12 @@ bool tables_takes(struct elf_image *image, uint64_t function, uint64_t addr)
 	uint64_t start, end, word;
 	struct insn_walk w;
 	struct insn in;
+	size_t passed;
 
 	if (!elf_image_function(image, function, &start, &end) ||
 	    !insn_walk_init(&w, image, start, end) || !may_take(image, &w, addr))
 		return false;
-	while (insn_next(&w, &in) > 0) {
+	while (insn_next_reference(&w, &in, &passed) > 0) {
 		if ((in.op == INSN_LEA && in.ref == addr) || (in.has_imm && in.imm == addr) ||
 		    (in.op == INSN_MOV && in.ref && elf_image_pointer_at(image, in.ref, &word) &&
 		     word == addr))

@@ -111,10 +111,9 @@ static void test_takes(void **state)
 		index = code_index_of(image);
 		assert_non_null(index);
 		got.n = 0;
-		assert_int_equal(
-			code_index_takes(index, &(struct code_targets){.span = UINT64_MAX}, keep,
-					 &got),
-			0);
+		assert_int_equal(code_index_takes(index, &(struct code_targets){.span = UINT64_MAX},
+						  keep, &got),
+				 0);
 		assert_true(got.n >= (which >= FIXED ? 0 : 4));
 		elf_image_free(image);
 	}

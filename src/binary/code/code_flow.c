@@ -30,36 +30,23 @@
 #define MAX_INSNS (1u << 17)
 #define MAX_STEPS 20000u
 #define MAX_USES 16u
+#define MAX_UNSORTED 8u
+
+/* In code_flow.targets. */
+#define NOT_SOUGHT (CODE_NOWHERE - 1)
 
 /* Of code_flow.open. */
 enum { OPEN = 1, BRANCHES_BEHIND = 2 };
 
-static int add(struct code_flow *f, const struct insn *in)
+void code_flow_done(struct code_flow *f)
 {
-	if (f->n == MAX_INSNS)
-		return 0;
-	if (!GROW(f->insns, f->n, f->cap))
-		return -ENOMEM;
-	f->insns[f->n++] = *in;
-	return 0;
-}
-
-static void drop_tables(struct code_flow *f)
-{
+	free(f->insns);
 	free(f->targets);
 	free(f->slots);
 	free(f->state);
 	free(f->work);
 	free(f->seen);
 	free(f->open);
-	f->slots = NULL;
-	f->open = NULL;
-}
-
-void code_flow_done(struct code_flow *f)
-{
-	free(f->insns);
-	drop_tables(f);
 	*f = (struct code_flow){0};
 }
 
@@ -89,66 +76,83 @@ static bool uses_slot(const struct code_flow *f, const struct insn *in)
 	return in->op != INSN_LEA && in_frame(f, in);
 }
 
-static int link_up(struct code_flow *f)
+/* Room to work in, as large as the function. Of the one before, `state` is 0. */
+static int make_room(struct code_flow *f)
 {
 	size_t n = f->n ? f->n : 1;
 
-	drop_tables(f);
-	f->has_frame = false;
-	for (size_t i = 0; i < f->n; i++)
-		f->has_frame = f->has_frame ||
-			       (f->insns[i].op == INSN_MOV && f->insns[i].reg == f->machine->fp &&
-				f->insns[i].source == f->machine->sp);
-	f->targets = calloc(n, sizeof(*f->targets));
-	f->state = calloc(n, sizeof(*f->state));
-	f->work = calloc(2 * n, sizeof(*f->work));
-	f->seen = calloc(n, sizeof(*f->seen));
-	if (!f->targets || !f->state || !f->work || !f->seen)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < f->n; i++) {
-		const struct insn *in = &f->insns[i];
-
-		f->targets[i] = CODE_NOWHERE;
-		if (in->target && in->flow != INSN_CALL)
-			f->targets[i] = index_of(f, in->target);
+	if (n > f->room) {
+		free(f->targets);
+		free(f->state);
+		free(f->work);
+		free(f->seen);
+		f->targets = malloc(n * sizeof(*f->targets));
+		f->state = calloc(n, sizeof(*f->state));
+		f->work = malloc(2 * n * sizeof(*f->work));
+		f->seen = malloc(n * sizeof(*f->seen));
+		f->room = f->targets && f->state && f->work && f->seen ? n : 0;
+		if (!f->room)
+			return -ENOMEM;
 	}
+	for (size_t i = 0; i < f->n; i++)
+		f->targets[i] = NOT_SOUGHT;
 	return 0;
+}
+
+/* Where a jump or branch leads; CODE_NOWHERE: out of the function, or it is none. Most are never asked
+ * for. */
+static uint32_t target_of(const struct code_flow *f, uint32_t i)
+{
+	const struct insn *in = &f->insns[i];
+
+	if (f->targets[i] == NOT_SOUGHT)
+		f->targets[i] = in->target && in->flow != INSN_CALL ? index_of(f, in->target)
+								    : CODE_NOWHERE;
+	return f->targets[i];
 }
 
 /* Few functions' values are spilled. -ENOMEM or 0. */
 static int read_slots(struct code_flow *f)
 {
-	size_t n = 0;
-
-	if (f->slots)
+	if (f->slots_read)
 		return 0;
-	for (size_t i = 0; i < f->n; i++)
-		n += uses_slot(f, &f->insns[i]);
-	f->slots = calloc(n + 1, sizeof(*f->slots));
-	for (size_t i = 0; i < f->n && f->slots; i++)
-		if (uses_slot(f, &f->insns[i]))
-			f->slots[f->n_slots++] =
-				(struct code_slot){f->insns[i].disp, f->insns[i].base,
-						   f->insns[i].mem_bytes, !f->insns[i].mem_written};
-	if (f->n_slots)
-		qsort(f->slots, f->n_slots, sizeof(*f->slots), by_slot);
-	return f->slots ? 0 : -ENOMEM;
+	for (size_t i = 0; i < f->n; i++) {
+		const struct insn *in = &f->insns[i];
+
+		if (!uses_slot(f, in))
+			continue;
+		if (!GROW(f->slots, f->n_slots, f->slots_cap))
+			return -ENOMEM;
+		f->slots[f->n_slots++] =
+			(struct code_slot){in->disp, in->base, in->mem_bytes, !in->mem_written};
+	}
+	f->slots_read = true;
+	return 0;
 }
 
 int code_flow_read(struct code_flow *f, const struct elf_image *img, uint64_t start, uint64_t end)
 {
 	struct insn_walk w;
-	struct insn in;
 
-	f->n = f->n_slots = 0;
+	f->n = f->n_slots = f->n_asked = 0;
+	f->slots_read = f->has_frame = false;
 	free(f->open);
 	f->open = NULL;
 	f->machine = elf_image_machine(img);
 	if (!insn_walk_init(&w, img, start, end))
 		return 0;
-	while (insn_next(&w, &in) > 0)
-		TRY(add(f, &in));
-	return link_up(f);
+	for (; f->n < MAX_INSNS; f->n++) {
+		const struct insn *in;
+
+		if (!GROW(f->insns, f->n, f->cap))
+			return -ENOMEM;
+		in = &f->insns[f->n];
+		if (insn_next(&w, &f->insns[f->n]) <= 0)
+			break;
+		f->has_frame = f->has_frame || (in->op == INSN_MOV && in->reg == f->machine->fp &&
+						in->source == f->machine->sp);
+	}
+	return make_room(f);
 }
 
 static bool overlap(const struct code_slot *s, const struct insn *in)
@@ -162,15 +166,21 @@ static bool overlap(const struct code_slot *s, const struct insn *in)
 static bool is_spill(struct code_flow *f, const struct insn *in)
 {
 	const struct code_slot first = {in->disp - UINT8_MAX, in->base, 0, false};
-	bool loaded = false;
-	size_t lo;
+	bool loaded = false, sorted;
+	size_t lo = 0;
 
 	if (read_slots(f) < 0)
 		return false;
-	lo = PARTITION_POINT(i, 0, f->n_slots, by_slot(&f->slots[i], &first) < 0);
-	for (; lo < f->n_slots && f->slots[lo].base == in->base &&
-	       f->slots[lo].disp < in->disp + in->mem_bytes;
-	     lo++) {
+	/* Where one asks often it's worth while. */
+	if (++f->n_asked == MAX_UNSORTED && f->n_slots)
+		qsort(f->slots, f->n_slots, sizeof(*f->slots), by_slot);
+	sorted = f->n_asked >= MAX_UNSORTED;
+	if (sorted)
+		lo = PARTITION_POINT(i, 0, f->n_slots, by_slot(&f->slots[i], &first) < 0);
+	for (; lo < f->n_slots; lo++) {
+		if (sorted && (f->slots[lo].base != in->base ||
+			       f->slots[lo].disp >= in->disp + in->mem_bytes))
+			break;
 		if (!overlap(&f->slots[lo], in))
 			continue;
 		if (f->slots[lo].disp != in->disp || f->slots[lo].bytes != in->mem_bytes)
@@ -242,7 +252,7 @@ static uint64_t step(struct value_flow *v, uint32_t i, uint64_t state, bool *ret
 	uint64_t writes = in->writes | (uint64_t)in->vectors_written << VECTORS_AT;
 	uint64_t slots = slot_bits(v, in), spill = 0;
 	bool carries = state & reads,
-	     leaves = in->flow == INSN_JUMP && v->f->targets[i] == CODE_NOWHERE;
+	     leaves = in->flow == INSN_JUMP && target_of(v->f, i) == CODE_NOWHERE;
 
 	*ret_used = ((in->flow == INSN_CALL || leaves) && state & m->given) ||
 		    (in->ret && state & m->returned) || (in->op == INSN_PUSH && carries);
@@ -264,7 +274,7 @@ static void successors(const struct code_flow *f, uint32_t i, uint32_t ret[2])
 
 	ret[0] = in->flow == INSN_JUMP || in->flow == INSN_END || i + 1 == f->n ? CODE_NOWHERE
 										: i + 1;
-	ret[1] = in->flow == INSN_JUMP || in->flow == INSN_BRANCH ? f->targets[i] : CODE_NOWHERE;
+	ret[1] = in->flow == INSN_JUMP || in->flow == INSN_BRANCH ? target_of(f, i) : CODE_NOWHERE;
 }
 
 static void reach(struct value_flow *v, uint32_t i, uint64_t state)
@@ -364,7 +374,7 @@ static bool is_spared(struct value_flow *v)
 			step(v, i, f->state[i], &used);
 		} while (used);
 		spared = spared || in->ret ||
-			 (in->flow == INSN_JUMP && in->target && f->targets[i] == CODE_NOWHERE);
+			 (in->flow == INSN_JUMP && in->target && target_of(f, i) == CODE_NOWHERE);
 	}
 	return true;
 }
@@ -376,8 +386,8 @@ static bool is_equal(const struct code_flow *f, uint32_t i, uint32_t to, const u
 
 	if (i == 0 || !compares[i - 1])
 		return false;
-	return (in->op == INSN_EQUAL && f->targets[i] == to) ||
-	       (in->op == INSN_NOT_EQUAL && i + 1 == to && f->targets[i] != to);
+	return (in->op == INSN_EQUAL && target_of(f, i) == to) ||
+	       (in->op == INSN_NOT_EQUAL && i + 1 == to && target_of(f, i) != to);
 }
 
 static void mark(struct code_flow *f, uint32_t i, size_t *n)

@@ -21,12 +21,14 @@ struct code_flow {
 	const struct machine *machine;
 	struct insn *insns; /* by address */
 	size_t n, cap;
-	uint32_t *targets;	 /* where a jump or branch leads, by its index; else CODE_NOWHERE */
+	uint32_t *targets; /* where a jump or branch leads, by its index, once it's asked for */
 	struct code_slot *slots; /* once they are asked for */
-	size_t n_slots;
-	uint64_t *state; /* room to work in */
+	size_t n_slots, slots_cap, n_asked;
+	bool slots_read;
+	uint64_t *state; /* room to work in, for `room` instructions */
 	uint32_t *work;
 	uint8_t *seen;
+	size_t room;
 	uint8_t *open;	/* what the guard does not protect; NULL: there is none */
 	bool has_frame; /* the frame pointer is the frame's */
 };

@@ -79,14 +79,17 @@ static int decode_function(struct ref_search *s)
 {
 	struct insn_walk w;
 	struct insn in;
+	size_t passed;
 	int r = 0;
 
 	s->decoded = s->start;
 	if (s->end - s->start > MAX_FUNCTION_BYTES || !insn_walk_init(&w, s->img, s->start, s->end))
 		return 0;
-	while (r == 0 && insn_next(&w, &in) > 0)
+	while (r == 0 && insn_next_reference(&w, &in, &passed) > 0)
 		r = add_insn(s, &in);
 	s->decoded = w.addr;
+	if (s->next < w.addr)
+		s->next = w.addr;
 	return r;
 }
 

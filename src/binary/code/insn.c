@@ -22,23 +22,50 @@ bool insn_walk_init(struct insn_walk *w, const struct elf_image *img, uint64_t s
 	return true;
 }
 
-int insn_next(struct insn_walk *w, struct insn *ret)
+static void begin(const struct insn_walk *w, struct insn *ret)
 {
-	size_t left = w->end - w->addr;
-
-	if (w->addr >= w->end)
-		return 0;
 	*ret = (struct insn){
 		.addr = w->addr,
 		.reg = INSN_NO_REG,
 		.source = INSN_NO_REG,
 		.base = INSN_NO_REG,
 	};
-	if (!w->machine->decode(w->bytes, left, ret))
+}
+
+static void advance(struct insn_walk *w, size_t len)
+{
+	w->addr += len;
+	w->bytes += len;
+}
+
+int insn_next(struct insn_walk *w, struct insn *ret)
+{
+	if (w->addr >= w->end)
 		return 0;
-	w->addr += ret->len;
-	w->bytes += ret->len;
+	begin(w, ret);
+	if (!w->machine->decode(w->bytes, w->end - w->addr, ret))
+		return 0;
+	advance(w, ret->len);
 	return 1;
+}
+
+int insn_next_reference(struct insn_walk *w, struct insn *ret, size_t *ret_passed)
+{
+	for (*ret_passed = 0; w->addr < w->end; (*ret_passed)++) {
+		size_t left = w->end - w->addr, len = w->machine->length(w->bytes, left);
+		bool passed = true;
+
+		if (!len) {
+			begin(w, ret);
+			if (!w->machine->decode_reference(w->bytes, left, ret, &passed))
+				return 0;
+			len = ret->len;
+		}
+		advance(w, len);
+		if (!passed)
+			return 1;
+	}
+	return 0;
 }
 
 bool insn_pushed(const struct elf_image *img, uint64_t start, uint64_t end, uint64_t *ret_bytes)

@@ -78,6 +78,12 @@ bool insn_walk_init(struct insn_walk *w, const struct elf_image *img, uint64_t s
 /* 1 with an instruction, 0 at the end or at bytes that are none. */
 int insn_next(struct insn_walk *w, struct insn *ret);
 
+/* The same, but passes instructions that refer to nothing: control goes on behind them, and they have
+ * no operand relative to pc, no immediate operand that may be an address (of more than two bytes,
+ * above the first page), and make no system call.
+ * Some of these are given all the same. *ret_passed: how many were passed, also at the end. */
+int insn_next_reference(struct insn_walk *w, struct insn *ret, size_t *ret_passed);
+
 /* By how much straight code lowers rsp from `start` up to `end`, or to the first instruction that
  * may go elsewhere. false: by an unknown amount. */
 bool insn_pushed(const struct elf_image *img, uint64_t start, uint64_t end, uint64_t *ret_bytes);

@@ -33,13 +33,15 @@ static bool takes_function(struct elf_image *image, const struct insn_walk *w)
 
 bool own_code_init(struct own_code *o, struct elf_image *image, uint64_t start, uint64_t end)
 {
+	bool guarded;
+
 	*o = (struct own_code){0};
 	if (!insn_walk_init(&o->walk, image, start, end))
 		return false;
-	if (end - start <= MAX_BYTES && takes_function(image, &o->walk) &&
-	    (code_flow_read(&o->flow, image, start, end) < 0 ||
-	     code_flow_guard(&o->flow, is_function, image, &o->flows) < 0))
-		o->flows = false;
+	/* What is decoded needs not be walked, whether some of it is guarded or not. */
+	o->flows = end - start <= MAX_BYTES && takes_function(image, &o->walk) &&
+		   code_flow_read(&o->flow, image, start, end) == 0 &&
+		   code_flow_guard(&o->flow, is_function, image, &guarded) == 0;
 	return true;
 }
 
@@ -55,6 +57,14 @@ int own_code_next(struct own_code *o, struct insn *ret)
 	if (code_flow_guards(&o->flow, o->next++))
 		ret->target = 0;
 	return 1;
+}
+
+int own_code_next_reference(struct own_code *o, struct insn *ret, size_t *ret_passed)
+{
+	if (!o->flows)
+		return insn_next_reference(&o->walk, ret, ret_passed);
+	*ret_passed = 0;
+	return own_code_next(o, ret);
 }
 
 void own_code_done(struct own_code *o)

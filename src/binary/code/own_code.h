@@ -11,13 +11,14 @@
 
 struct own_code {
 	struct insn_walk walk;
-	struct code_flow flow; /* of a function that has such code */
+	struct code_flow flow; /* of a function that may have such code */
 	size_t next;
 	bool flows;
 };
 
 /* False: nothing there. own_code_done() in either case. */
 bool own_code_init(struct own_code *o, struct elf_image *image, uint64_t start, uint64_t end);
-/* As insn_next(). */
+/* As insn_next(), and as insn_next_reference(). */
 int own_code_next(struct own_code *o, struct insn *ret);
+int own_code_next_reference(struct own_code *o, struct insn *ret, size_t *ret_passed);
 void own_code_done(struct own_code *o);

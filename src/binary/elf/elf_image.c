@@ -352,6 +352,7 @@ void elf_image_free(struct elf_image *img)
 	free(img->symbols);
 	free(img->pointers);
 	free(img->pointer_index);
+	free(img->pointer_bits);
 	free(img->imports);
 	free(img->functions);
 	free(img->known_functions);

@@ -70,9 +70,10 @@ static void load_begins(struct elf_image *img)
 
 	load(img);
 	img->begins_done = true;
-	img->begins = blocks < MAX_BLOCKS ? calloc(blocks / 8 + 1, 1) : NULL;
+	img->begins = img->n_code && blocks < MAX_BLOCKS ? calloc(blocks / 8 + 1, 1) : NULL;
 	if (!img->begins)
 		return;
+	img->n_blocks = blocks + 1;
 	for (size_t i = 0; i < n; i++)
 		if (symbols[i].type == STT_FUNC)
 			add_begin(img, symbols[i].addr);
@@ -86,10 +87,11 @@ bool image_may_begin(struct elf_image *img, uint64_t addr)
 
 	if (!img->begins_done)
 		load_begins(img);
-	if (!elf_image_is_code(img, addr))
-		return false;
+	if (!img->begins)
+		return elf_image_is_code(img, addr);
 	block = (addr - img->code[0].start) / BLOCK;
-	return !img->begins || img->begins[block / 8] >> block % 8 & 1;
+	return block < img->n_blocks && img->begins[block / 8] >> block % 8 & 1 &&
+	       elf_image_is_code(img, addr);
 }
 
 /* Words of data that point to functions point to few of them, again and again: a place for each of

@@ -83,12 +83,14 @@ struct elf_image {
 	uint32_t *pointer_index; /* see pointers.c */
 	size_t n_pointer_index;
 	unsigned pointer_shift;
+	uint8_t *pointer_bits;
 	struct elf_import *imports;
 	size_t n_imports;
 	struct elf_function *functions;
 	size_t n_functions;
 	uint64_t *known_functions; /* see elf_image_is_function(); NULL: none yet */
 	uint8_t *begins;	   /* see image_may_begin(); NULL: it may anywhere */
+	uint64_t n_blocks;	   /* of `begins` */
 	void *index;		   /* see code_index.h; NULL: not made */
 	void (*index_free)(void *index);
 };

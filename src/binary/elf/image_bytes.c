@@ -233,6 +233,8 @@ void elf_image_rest(struct elf_image *img)
 	drop(&img->functions, &img->n_functions, &img->functions_done);
 	free(img->pointer_index);
 	img->pointer_index = NULL;
+	free(img->pointer_bits);
+	img->pointer_bits = NULL;
 	free(img->begins);
 	img->begins = NULL;
 	img->begins_done = false;

@@ -19,6 +19,7 @@
 
 #define MAX_RELR_WORDS (64u << 20)
 #define MIN_INDEX_SHIFT 8u
+#define MAX_BIT_SPAN (1ull << 30)
 
 static bool add_pointer(struct elf_image *img, size_t *cap, uint64_t slot, uint64_t target)
 {
@@ -143,6 +144,20 @@ static void make_index(struct elf_image *img)
 	}
 }
 
+/* Where pointers are, a bit for eight bytes: most of what is asked for is none. */
+static void make_bits(struct elf_image *img)
+{
+	uint64_t first = img->n_pointers ? img->pointers[0].slot : 0;
+	uint64_t span = img->n_pointers ? img->pointers[img->n_pointers - 1].slot - first : 0;
+
+	img->pointer_bits = span < MAX_BIT_SPAN ? calloc(span / 64 + 1, 1) : NULL;
+	for (size_t i = 0; img->pointer_bits && i < img->n_pointers; i++) {
+		uint64_t at = (img->pointers[i].slot - first) / 8;
+
+		img->pointer_bits[at / 8] |= (uint8_t)(1u << at % 8);
+	}
+}
+
 static void load(struct elf_image *img)
 {
 	struct image_dynamic dyn;
@@ -169,6 +184,7 @@ static void load(struct elf_image *img)
 	}
 	img->n_pointers = n;
 	make_index(img);
+	make_bits(img);
 }
 
 size_t elf_image_pointers(struct elf_image *img, const struct elf_pointer **ret)
@@ -185,8 +201,15 @@ bool elf_image_pointer_at(struct elf_image *img, uint64_t slot, uint64_t *ret_ta
 
 	load(img);
 	/* Most callers ask about read-only data, which lies before all of them. */
-	if (!img->n_pointers || slot < img->pointers[0].slot)
+	if (!img->n_pointers || slot < img->pointers[0].slot ||
+	    slot > img->pointers[img->n_pointers - 1].slot)
 		return false;
+	if (img->pointer_bits) {
+		uint64_t at = (slot - img->pointers[0].slot) / 8;
+
+		if (!(img->pointer_bits[at / 8] >> at % 8 & 1))
+			return false;
+	}
 	page = (slot - img->pointers[0].slot) >> img->pointer_shift;
 	if (img->pointer_index && page + 1 >= img->n_pointer_index)
 		return false;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Any instruction, decoded by Zydis. */
+#include "binary/x86_64/insn_length.h"
 #include "binary/x86_64/insn_plain.h"
 
 #include <Zydis/Zydis.h>
@@ -187,4 +188,20 @@ bool insn_any(const uint8_t *bytes, size_t left, struct insn *ret)
 		ret->op = INSN_NOT_EQUAL;
 	read_values(&in, ops, ret);
 	return true;
+}
+
+size_t insn_any_length(const uint8_t *bytes, size_t left)
+{
+	ZydisDecodedInstruction in;
+	struct insn flow = {0};
+
+	if (!ZYAN_SUCCESS(ZydisDecoderDecodeInstruction(decoder(), NULL, bytes, left, &in)))
+		return 0;
+	read_flow(&in, &flow);
+	if (flow.flow != INSN_NEXT || in.mnemonic == ZYDIS_MNEMONIC_SYSCALL ||
+	    in.raw.imm[0].size > 16 || in.raw.imm[0].is_relative ||
+	    (in.attributes & ZYDIS_ATTRIB_HAS_MODRM && in.raw.modrm.mod == 0 &&
+	     in.raw.modrm.rm == 5))
+		return 0;
+	return in.length;
 }

@@ -2,6 +2,7 @@
 /* The System V ABI for x86-64: figures 3.4 and 3.36, table 4.10. */
 #include "binary/machine.h"
 
+#include "binary/x86_64/insn_length.h"
 #include "binary/x86_64/insn_plain.h"
 #include "binary/x86_64/scan.h"
 
@@ -15,6 +16,20 @@ enum { RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8, R9, R10, R11 };
 static bool decode(const uint8_t *bytes, size_t left, struct insn *ret)
 {
 	return insn_plain(bytes, left, ret) || insn_any(bytes, left, ret);
+}
+
+static bool decode_reference(const uint8_t *bytes, size_t left, struct insn *ret, bool *ret_passed)
+{
+	size_t len;
+
+	*ret_passed = false;
+	if (insn_plain(bytes, left, ret))
+		return true;
+	len = insn_any_length(bytes, left);
+	if (!len)
+		return insn_any(bytes, left, ret);
+	ret->len = (uint8_t)len;
+	return *ret_passed = true;
 }
 
 const struct machine machine_x86_64 = {
@@ -32,6 +47,8 @@ const struct machine machine_x86_64 = {
 	.min_call = 2,
 	.max_call = 8,
 	.decode = decode,
+	.length = insn_length,
+	.decode_reference = decode_reference,
 	.scan = scan_x86_64,
 	.arg_words = {PROBE_X86_RDI, PROBE_X86_RSI, PROBE_X86_RDX, PROBE_X86_RCX, PROBE_X86_R8,
 		      PROBE_X86_R9},

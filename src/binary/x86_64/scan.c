@@ -25,7 +25,7 @@
 typedef int8_t window __attribute__((vector_size(WINDOW)));
 
 /* A bit for each place where a pattern begins. */
-struct places {
+struct pattern_places {
 	unsigned takes, calls, syscalls;
 };
 
@@ -52,13 +52,13 @@ static inline unsigned bits(window found)
 }
 
 /* Reads two bytes more than the window. */
-static inline struct places look(const uint8_t *p)
+static inline struct pattern_places look(const uint8_t *p)
 {
 	/* An instruction of eight bytes with a memory operand relative to the instruction. */
 	const window wide = equal(p, 0xfb, 0x48) & equal(p + 2, 0xc7, 0x05);
 	const window through = equal(p, 0xff, 0xff) & equal(p + 1, 0xcf, 0x05);
 
-	return (struct places){
+	return (struct pattern_places){
 		.takes = bits(wide & equal(p + 1, 0xff, 0x8d)),
 		.calls = bits(equal(p, 0xfe, 0xe8) | through | (wide & equal(p + 1, 0xff, 0x8b))),
 		.syscalls = bits(equal(p, 0xff, 0x0f) & equal(p + 1, 0xff, 0x05)),
@@ -91,7 +91,7 @@ static inline int give(const struct scan *s, enum code_pattern pattern, size_t i
 }
 
 /* Places of a window that begins at `i`, in their order. */
-static inline int give_places(const struct scan *s, size_t i, struct places found)
+static inline int give_places(const struct scan *s, size_t i, struct pattern_places found)
 {
 	unsigned calls = s->patterns & CODE_CALLS ? found.calls : 0;
 	unsigned syscalls = s->patterns & CODE_SYSCALLS ? found.syscalls : 0;
@@ -128,7 +128,7 @@ AVX2 static inline __m256i equal_wide(__m256i v, char mask, char byte)
 }
 
 /* look() at twice as many places. */
-AVX2 static inline struct places look_wide(const uint8_t *p)
+AVX2 static inline struct pattern_places look_wide(const uint8_t *p)
 {
 	const __m256i a = _mm256_loadu_si256((const __m256i *)p);
 	const __m256i b = _mm256_loadu_si256((const __m256i *)(p + 1));
@@ -144,7 +144,7 @@ AVX2 static inline struct places look_wide(const uint8_t *p)
 	const __m256i calls = _mm256_or_si256(
 		_mm256_or_si256(equal_wide(a, (char)0xfe, (char)0xe8), through), load);
 
-	return (struct places){
+	return (struct pattern_places){
 		.takes = (unsigned)_mm256_movemask_epi8(lea),
 		.calls = (unsigned)_mm256_movemask_epi8(calls),
 		.syscalls = (unsigned)_mm256_movemask_epi8(syscall),
