@@ -50,7 +50,8 @@ def test_open_at_the_end(pollux, suite, trace):
 
 
 def test_calls_open_at_the_end(pollux, suite, trace, tmp_path):
-    """Each poll is in a blocking call when the recording ends: whatever the call is, it counts."""
+    """Each poll is in a blocking call when the recording ends: whatever the call is, it counts. The workers
+    slept since before the recording, and one sleeps on."""
     program = suite("tokio-1.54", "release-debug", "held_calls")
     with driver.Target(program, tmp_path, wait=()) as target:
         recorder = driver.Recorder(pollux, target.pid, trace)
@@ -71,6 +72,30 @@ def test_calls_open_at_the_end(pollux, suite, trace, tmp_path):
         long = [(c["call"], c["count"]) for c in held["blocking_calls"] if c["ns"] > 4 * 10**8]
         assert long == [(call, 1)], held
         assert 4 * 10**8 < held["blocked_ns"] <= held["poll_ns"]["max"], held
+    workers = [w for w in report["workers"] if w["role"] == "worker"]
+    assert len(workers) == 9, workers
+    assert sorted(w["polls"] for w in workers) == [0] + [1] * 8, workers
+    (asleep,) = [w for w in workers if not w["polls"]]
+    assert asleep["begin_ns"] == 0 and asleep["parked_ns"] == asleep["end_ns"] and not asleep["busy_ns"], asleep
+    assert asleep["end_ns"] == max(w["end_ns"] for w in workers) > 4 * 10**8, workers
+    for worker in workers:
+        # From the start of the recording up to its poll, which has not ended.
+        assert worker["parked_ns"] > 0, worker
+        assert worker["parked_ns"] + worker["busy_ns"] <= report["duration_ns"], worker
+
+
+def test_workers_asleep_all_the_time(pollux, suite, trace, tmp_path):
+    """A recording in which nothing happens has the workers that sleep, and for how long."""
+    with driver.Target(suite("tokio-1.54", "release-debug", "held_calls"), tmp_path, wait=()) as target:
+        driver.until_quiet(target.pid)
+        report, said = record(pollux, target, trace, 300)
+        target.process.kill()
+    workers = [w for w in report["workers"] if w["role"] == "worker"]
+    assert len(workers) == 9, (workers, said)
+    for worker in workers:
+        assert not worker["polls"] and not worker["busy_ns"], worker
+        assert worker["parked_ns"] == report["duration_ns"], worker
+    assert report["duration_ns"] >= 3 * 10**8
 
 
 def test_last_poll_of_a_block_on(pollux, suite, trace):
