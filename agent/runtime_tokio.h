@@ -19,6 +19,7 @@
 
 /* From the header, in bytes. */
 #define TOKIO_STATE_OFFSET 0u
+#define TOKIO_NEXT_OFFSET 8u /* queue_next */
 #define TOKIO_VTABLE_OFFSET 16u
 #define TOKIO_OWNER_OFFSET 24u
 #define TOKIO_MIN_HEADER_BYTES 32u

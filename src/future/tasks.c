@@ -98,6 +98,27 @@ static bool state_ok(const struct scan_kind *k, uint64_t s)
 	return complete || (running ? !(s & TOKIO_NOTIFIED) : s & TOKIO_NOTIFIED);
 }
 
+/*
+ * The next task of the queue in which it is, if any. An allocator keeps its lists in the first words of what
+ * is free (glibc: the chunk before, or a key, is here), where a small heap address is a state like any other.
+ */
+static bool next_ok(struct inspect *in, const struct inspect_kind *k, uint64_t addr)
+{
+	uint64_t next, vtable;
+	const struct inspect_kind *other;
+
+	if (!mem_u64(&in->mem, addr + TOKIO_NEXT_OFFSET, &next))
+		return false;
+	if (!next)
+		return true;
+	if (!place_ok(k, next))
+		return false;
+	if (!mem_u64(&in->mem, next + TOKIO_VTABLE_OFFSET, &vtable))
+		return in->mem.frozen && !mem_has(&in->mem, next + TOKIO_VTABLE_OFFSET);
+	other = kind_at(in, vtable);
+	return other && other->tokio;
+}
+
 /* Ids come from one counter, which holds the next one. */
 static bool id_ok(struct inspect *in, const struct inspect_kind *k, uint64_t id)
 {
@@ -137,7 +158,7 @@ static bool read_tokio(struct inspect *in, struct inspect_task *t)
 	 * tasks. */
 	if (!t->owner && k->role == TR_TASK && !(s & TOKIO_LIFECYCLE))
 		return false;
-	if (!links_ok(in, t->addr, k->trailer_offset) ||
+	if (!links_ok(in, t->addr, k->trailer_offset) || !next_ok(in, t->kind, t->addr) ||
 	    (t->owner && !scheduler_ok(in, t->addr, k))) {
 		/* Of two moments: it may be one all the same. */
 		t->doubtful = !in->mem.frozen;

@@ -47,6 +47,11 @@ bool before_take(struct timeline *tl, const struct kind *k, uint64_t name)
 	return tl->n_before && map_remove(&tl->before_names, k->number, name);
 }
 
+bool before_has(const struct timeline *tl, const struct kind *k, uint64_t name)
+{
+	return find(tl, k, name);
+}
+
 bool before_waits(const struct timeline *tl, const struct kind *k, uint64_t name,
 		  uint64_t *ret_place)
 {

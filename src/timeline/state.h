@@ -292,7 +292,9 @@ uint64_t timeline_at_task(struct thread *th, const struct task *task, uint64_t t
 /* before.c */
 /* Whether a moment shows the task, which appears now: it is emitted from now on as others are. */
 bool before_take(struct timeline *tl, const struct kind *k, uint64_t name);
-/* Whether a moment shows it waiting, and it has had no event yet. */
+/* Whether one shows it, and it has had no event yet, */
+bool before_has(const struct timeline *tl, const struct kind *k, uint64_t name);
+/* and it waits there. */
 bool before_waits(const struct timeline *tl, const struct kind *k, uint64_t name,
 		  uint64_t *ret_place);
 /* Those that never had an event. */

@@ -386,8 +386,17 @@ void task_wake(struct timeline *tl, struct thread *th, struct kind *k, uint64_t 
 	}
 	if (!task && effect == TW_SCHEDULED)
 		task = new_waiting(tl, k, name);
-	if (!task && !(task = task_new(tl, k, name, th, t, TASK_OF_HINTED_SPAWN)))
+	/* That nothing was to be done may be because it is over, since before the recording: who keeps a
+	 * waker may wake it, and drop it, much later. */
+	bool may_be_over = !task && effect == TW_NOOP && !before_has(tl, k, name);
+	if (!task)
+		task = task_new(tl, k, name, th, t,
+				may_be_over ? TASK_OF_HINTED_SPAWN_ONLY : TASK_OF_HINTED_SPAWN);
+	if (!task) {
+		if (may_be_over)
+			task_stray_wake(tl, th, k, t);
 		return;
+	}
 	task_settle(tl, task);
 	t = timeline_at_task(th, task, t);
 	uint64_t serial = task_emit_wake(tl, th, task, t, effect, true);

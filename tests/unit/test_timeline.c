@@ -53,7 +53,7 @@ ROW(2)
 	assert_int_equal(t.n_inconsistent, 0);
 }
 
-/* A task is first seen by a wake or a poll. */
+/* A task is first seen by a wake or a poll. A wake that had no effect shows none: it may be over. */
 ROW(3)
 {
 	struct timeline_totals t = story("10 0 wake task 1\n"
@@ -62,11 +62,10 @@ ROW(3)
 					 "40 0 poll task 2\n",
 					 "+1 task 1 seen 10\n"
 					 "w1 1 t0 10 scheduled\n"
-					 "+2 task 2 seen 20\n"
-					 "w2 2 t0 20 noop\n"
+					 "stray task t0 20\n"
 					 "scheduled 1 10-30\n"
 					 "worker t0 30-\n"
-					 "unknown 2 20-40\n");
+					 "+2 task 2 seen 40\n");
 	assert_int_equal(t.alive, 2);
 	assert_int_equal(t.spawned, 0);
 }
@@ -209,8 +208,10 @@ ROW(10)
 	struct timeline_totals t = story("10 0 poll task 1\n"
 					 "20 0 pending task 1\n"
 					 "30 0 drop task 1\n"
-					 "40 0 wake-noop task 2\n"
+					 "40 0 wake-running task 2\n"
 					 "50 0 drop task 2\n"
+					 "55 0 wake-noop task 4\n"
+					 "56 0 drop task 4\n"
 					 "60 0 poll task 3\n"
 					 "70 0 pending task 3\n"
 					 "80 1 cancel task 3\n"
@@ -221,9 +222,10 @@ ROW(10)
 					 "waiting 1 20-30\n"
 					 "-1 cancelled 30\n"
 					 "+2 task 2 seen 40\n"
-					 "w1 2 t0 40 noop\n"
+					 "w1 2 t0 40 running\n"
 					 "unknown 2 40-50\n"
 					 "-2 unknown 50\n"
+					 "stray task t0 55\n"
 					 "+3 task 3 seen 60\n"
 					 "poll 3 t0 60-70 pending\n"
 					 "waiting 3 70-80\n"
@@ -310,7 +312,7 @@ ROW(14)
 	}
 	buf_clear(&s->log);
 	play(s, "80000 0 wake-noop task 70000\n80001 0 wake-noop task 1\n");
-	expect_log(s, "stray task t0 80000\n+70003 task 1 seen 80001\nw1 70003 t0 80001 noop\n");
+	expect_log(s, "stray task t0 80000\nstray task t0 80001\n");
 	struct timeline_totals t = stage_end(s);
 	assert_int_equal(t.completed, 70002);
 	assert_int_equal(t.n_inconsistent, 0);
@@ -877,12 +879,12 @@ ROW(36)
 		{.time = 5, .type = TE_POLL_END, .task = 1, .arg = 77},
 		{.time = 6, .type = TE_WAKE, .task = 1, .arg = 77},
 		/* a kind that no record named */
-		{.time = 7, .type = TE_WAKE, .task = 1, .kind = 500, .arg = TW_NOOP},
+		{.time = 7, .type = TE_WAKE, .task = 1, .kind = 500, .arg = TW_RUNNING},
 	};
 	for (size_t i = 0; i < sizeof(odd) / sizeof(odd[0]); i++)
 		assert_int_equal(timeline_feed(s->tl, &odd[i], NULL), 0);
 	expect_log(s, "+1 task 1 seen 4\nworker t0 4-\npoll 1 t0 4-5 unknown\nw1 1 t0 6 unknown\n"
-		      "unknown 1 5-6\n+2 ? 1 seen 7\nw2 2 t0 7 noop\n");
+		      "unknown 1 5-6\n+2 ? 1 seen 7\nw2 2 t0 7 running\n");
 	for (unsigned i = 0; i < 257; i++) {
 		struct trace_event ev = {.time = 10, .type = TE_POLL_BEGIN, .task = 1000 + i};
 		assert_int_equal(timeline_feed(s->tl, &ev, NULL), 0);

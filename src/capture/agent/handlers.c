@@ -21,7 +21,7 @@ static const char shared_name[] =
 bool handlers_coverage(const struct source_kind *kinds, uint32_t n_kinds, bool holds,
 		       const char *trouble, struct trace_coverage *ret)
 {
-	bool serves = false, method = false, unplaced = false, recorded = false;
+	bool serves = false, method = false, unplaced = false, boxes = false;
 	uint64_t seen = 0, total = 0;
 
 	for (uint32_t i = 0; i < n_kinds; i++) {
@@ -31,18 +31,22 @@ bool handlers_coverage(const struct source_kind *kinds, uint32_t n_kinds, bool h
 		method = method || (k->boxed && k->boxed->holder);
 		unplaced = unplaced || (k->boxed && k->boxed->holder && !k->held);
 		/* A future of the program's own in a box need not be a handler. */
-		if (!k->boxed || k->index == TRACE_KIND_NONE || !k->recorded)
+		if (!k->boxed || k->index == TRACE_KIND_NONE)
+			continue;
+		boxes = true;
+		if (!k->recorded)
 			continue;
 		total++;
 		seen += !k->ambiguous;
-		recorded = true;
 	}
-	if (holds && !method && !recorded) {
+	if (holds && !method && !total) {
 		*ret = (struct trace_coverage){.total = 1, .note = no_method};
-	} else if (!serves || !total) {
+	} else if (!serves || !boxes) {
 		if (!unplaced)
 			return false;
 		*ret = (struct trace_coverage){.total = 1, .note = trouble ? trouble : no_place};
+	} else if (!total) {
+		return false;
 	} else {
 		const char *note = trouble ? trouble : shared_name;
 
