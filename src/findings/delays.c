@@ -46,6 +46,19 @@ static int delay_on_wait(void *ctx, const struct tl_wait *wait)
 	return 0;
 }
 
+/* The runtime of a blocking client has none: it runs within block_on only. */
+static bool has_workers(const struct findings_facts *facts)
+{
+	bool roots = false;
+
+	for (size_t i = 0; i < facts->n_threads; i++) {
+		if (facts->threads[i].worker && !facts->threads[i].root)
+			return true;
+		roots = roots || facts->threads[i].root;
+	}
+	return !roots;
+}
+
 static int judge_delay(struct rule_state *st)
 {
 	struct delay_state *s = (struct delay_state *)st;
@@ -62,7 +75,8 @@ static int judge_delay(struct rule_state *st)
 		return 0;
 	buf_str(&d->text, "a task was ready but waited ");
 	text_duration(&d->text, ns);
-	buf_str(&d->text, " for a worker (");
+	buf_str(&d->text,
+		has_workers(rule_facts(st)) ? " for a worker (" : " for a block_on to poll it (");
 	if (open) {
 		buf_str(&d->text, "not polled by the end");
 	} else {

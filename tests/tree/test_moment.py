@@ -105,6 +105,12 @@ def test_in_no_queue(moment, way):
     assert "NEVER AGAIN" in text
 
 
+def test_freed(moment):
+    """What an allocator has left of tasks in memory that is free is none."""
+    _, looked, text = moment("freed")
+    assert [forest.short(task["name"]) for task in looked["tasks"] if task["role"] == "task"] == ["left_behind"], text
+
+
 def test_without_a_stop(moment):
     """Nothing is said that only a stop can show."""
     _, looked, _ = moment("queues", "--no-stop")

@@ -747,6 +747,20 @@ static void test_delay(void **state)
 	expect_rule(&rec, "delay",
 		    "a task was ready but waited 53.0 ms for a worker (polled at 54.0 ms): "
 		    "app::task, while its worker was in a poll of app::other <- long-polls\n");
+
+	/* A blocking client's runtime runs in block_on only, and has no worker. */
+	rec = (struct recording){.length_ns = 1000 * MS};
+	at(&rec, 0, 0, TE_THREAD_BEGIN, 0, TRACE_KIND_NONE, 0, 0);
+	at(&rec, 0, MS, TE_ROOT_ENTER, 0, K_ROOT, 7, 0);
+	spawn(&rec, 0, 2 * MS, K_TASK, 1);
+	poll(&rec, 0, 3 * MS, US, K_TASK, 1, TO_PENDING, P_SOCKET);
+	wake(&rec, 0, 4 * MS, K_TASK, 1);
+	at(&rec, 0, 500 * MS, TE_ROOT_ENTER, 0, K_ROOT, 7, 0);
+	poll(&rec, 0, 504 * MS, US, K_TASK, 1, TO_READY, 0);
+	expect_rule(
+		&rec, "delay",
+		"a task was ready but waited 500 ms for a block_on to poll it (polled at 504 ms): "
+		"app::task\n");
 }
 
 static void test_failing_calls(void **state)

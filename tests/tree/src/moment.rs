@@ -217,6 +217,49 @@ fn lost(rt: &Runtime) {
     std::thread::sleep(Duration::from_millis(50));
 }
 
+/// Where the task's cell is: its waker has the address.
+async fn cell() -> usize {
+    std::future::poll_fn(|cx| Poll::Ready(cx.waker().data() as usize)).await
+}
+
+/// The task's id, of which the vtable's last word says where it is in the cell.
+unsafe fn id(cell: usize) -> *mut u64 {
+    let vtable = *(cell as *const *const usize).add(2);
+    (cell + *vtable.add(9)) as *mut u64
+}
+
+async fn ends() -> u64 {
+    unsafe { *id(cell().await) }
+}
+
+async fn left_behind(send: std::sync::mpsc::Sender<usize>) {
+    send.send(cell().await).unwrap();
+    leaf(DAYS).await; // @left_behind
+}
+
+/// Cells as glibc leaves them in freed memory where the heap is at a low address: it writes two words of its
+/// lists there, and what is no state any more looks like one with many references.
+fn freed() {
+    const LINE: usize = 128;
+    let rt = multi_thread(1);
+    let (send, receive) = std::sync::mpsc::channel();
+    rt.spawn(left_behind(send));
+    let task = receive.recv().unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    for (state, next) in [(0x2e214, 0x9e37_79b9_7f4a_7c15), (0x2e1e_8040, 0x2e1e_8010)] {
+        let given = rt.block_on(rt.spawn(ends())).unwrap();
+        let layout = std::alloc::Layout::from_size_align(4 * LINE, LINE).unwrap();
+        unsafe {
+            let copy = std::alloc::alloc(layout) as *mut u64;
+            copy.copy_from(task as *const u64, 4 * LINE / 8);
+            *copy = state;
+            *copy.add(1) = next;
+            *id(copy as usize) = given;
+        }
+    }
+    std::mem::forget(rt);
+}
+
 fn main() {
     match std::env::args().nth(1).as_deref() {
         Some("roots") => roots(),
@@ -235,6 +278,7 @@ fn main() {
             lost(&rt);
             std::mem::forget(rt);
         }
+        Some("freed") => freed(),
         other => panic!("no such moment: {other:?}"),
     }
     println!("ready {}", std::process::id());
