@@ -92,93 +92,60 @@ static int put_item(struct index_builder *b, const struct index_item *item)
 
 /* ---- the sink ---- */
 
-static int on_task_end(void *ctx, struct tl_task *task)
-{
-	struct index_builder *b = ctx;
-	struct index_item *item = next_item(b);
-	const struct trace_kind *k = trace_reader_kind(b->feed.reader, task->kind);
+/* The item that a handler fills; the handler ends where there is none. */
+#define ITEM(ctx)                                                                                  \
+	({                                                                                         \
+		struct index_item *next_ = next_item(ctx);                                         \
+                                                                                                   \
+		if (!next_)                                                                        \
+			return -ENOMEM;                                                            \
+		next_;                                                                             \
+	})
 
-	if (!item)
-		return -ENOMEM;
-	index_span_of_task(task, &item->span);
-	if (k)
-		item->span.flags |= SPAN_NUMBERED | (k->address_named ? SPAN_BY_ADDRESS : 0);
-	item->role = task->role;
-	return put_item(b, item);
-}
-
-static int on_poll(void *ctx, const struct tl_poll *poll)
-{
-	struct index_item *item = next_item(ctx);
-
-	if (!item)
-		return -ENOMEM;
-	index_span_of_poll(poll, &item->span);
-	item->role = poll->task->role;
-	item->measured = tl_poll_measured(poll);
-	item->held_ns = tl_poll_held_ns(poll);
-	return put_item(ctx, item);
-}
+/* A handler of what is one slice; `more` sets what an item has of it besides. */
+#define ON_SLICE(name, more)                                                                       \
+	static int on_##name(void *ctx, const struct tl_##name *name)                              \
+	{                                                                                          \
+		struct index_item *item = ITEM(ctx);                                               \
+                                                                                                   \
+		index_span_of_##name(name, &item->span);                                           \
+		more;                                                                              \
+		return put_item(ctx, item);                                                        \
+	}
+ON_SLICE(poll, (item->role = poll->task->role, item->measured = tl_poll_measured(poll),
+		item->held_ns = tl_poll_held_ns(poll)))
+ON_SLICE(block, item->role = block->task->role)
+ON_SLICE(park, (void)0)
+ON_SLICE(off_cpu, (void)0)
+ON_SLICE(syscall, (void)0)
 
 static int on_wait(void *ctx, const struct tl_wait *wait)
 {
-	struct index_item *item = next_item(ctx);
+	struct index_item *item = ITEM(ctx);
 
-	if (!item)
-		return -ENOMEM;
 	if (!index_span_of_wait(wait, &item->span))
 		return 0;
 	item->role = wait->task->role;
 	return put_item(ctx, item);
 }
 
-static int on_block(void *ctx, const struct tl_block *block)
+static int on_task_end(void *ctx, struct tl_task *task)
 {
-	struct index_item *item = next_item(ctx);
+	const struct index_builder *b = ctx;
+	const struct trace_kind *k = trace_reader_kind(b->feed.reader, task->kind);
+	struct index_item *item = ITEM(ctx);
 
-	if (!item)
-		return -ENOMEM;
-	index_span_of_block(block, &item->span);
-	item->role = block->task->role;
-	return put_item(ctx, item);
-}
-
-static int on_park(void *ctx, const struct tl_park *park)
-{
-	struct index_item *item = next_item(ctx);
-
-	if (!item)
-		return -ENOMEM;
-	index_span_of_park(park, &item->span);
-	return put_item(ctx, item);
-}
-
-static int on_off_cpu(void *ctx, const struct tl_off_cpu *off)
-{
-	struct index_item *item = next_item(ctx);
-
-	if (!item)
-		return -ENOMEM;
-	index_span_of_off_cpu(off, &item->span);
-	return put_item(ctx, item);
-}
-
-static int on_syscall(void *ctx, const struct tl_syscall *call)
-{
-	struct index_item *item = next_item(ctx);
-
-	if (!item)
-		return -ENOMEM;
-	index_span_of_syscall(call, &item->span);
+	index_span_of_task(task, &item->span);
+	if (k)
+		item->span.flags |= SPAN_NUMBERED | (k->address_named ? SPAN_BY_ADDRESS : 0);
+	item->role = task->role;
 	return put_item(ctx, item);
 }
 
 static int on_sample(void *ctx, const struct tl_sample *sample)
 {
-	struct index_item *item = next_item(ctx);
+	struct index_item *item = ITEM(ctx);
 
-	if (!item)
-		return -ENOMEM;
 	if (sample->type > TM_INSTRUCTIONS)
 		return 0;
 	item->span = (struct index_span){
@@ -197,10 +164,8 @@ static int on_sample(void *ctx, const struct tl_sample *sample)
 
 static int on_thread_end(void *ctx, const struct tl_thread *thread)
 {
-	struct index_item *item = next_item(ctx);
+	struct index_item *item = ITEM(ctx);
 
-	if (!item)
-		return -ENOMEM;
 	item->span = (struct index_span){
 		.thread = thread->thread,
 		.end_ns = thread->end_ns,

@@ -23,7 +23,7 @@ struct trace_follow {
 	void *ctx;
 	struct event *tick, *built;
 	struct view_growing *growing;
-	uint64_t bytes; /* of the trace, when it was asked for the last time */
+	uint64_t bytes; /* of the trace that has an index, or is being indexed; 0: it failed */
 	uint64_t began_ns, not_before_ns;
 };
 
@@ -61,9 +61,11 @@ static void on_built(evutil_socket_t fd, short what, void *ctx)
 	(void)what;
 	event_free(f->built);
 	f->built = NULL;
-	/* One that failed is tried again when the file has grown. */
+	/* One that failed is tried again, also of a trace that does not grow any more. */
 	if (view_growing_take(f->growing, &index, NULL) == 0)
 		take_index(f, index);
+	else
+		f->bytes = 0;
 	f->not_before_ns = now + f->growing->cpu_ns * PAUSES;
 	if (f->not_before_ns < f->began_ns + LEAST_NS)
 		f->not_before_ns = f->began_ns + LEAST_NS;
@@ -84,17 +86,17 @@ static void on_tick(evutil_socket_t fd, short what, void *ctx)
 		return;
 	f->bytes = (uint64_t)st.st_size;
 	f->began_ns = clock_monotonic_ns();
-	if (view_growing_ask(f->growing, f->source->trace, &quiet, NULL) < 0)
-		return;
-	f->built = event_new(f->base, f->growing->socket, EV_READ, on_built, f);
-	if (f->built && event_add(f->built, NULL) == 0)
-		return;
+	if (view_growing_ask(f->growing, f->source->trace, &quiet, NULL) == 0) {
+		f->built = event_new(f->base, f->growing->socket, EV_READ, on_built, f);
+		if (f->built && event_add(f->built, NULL) == 0)
+			return;
+		if (f->built)
+			event_free(f->built);
+		f->built = NULL;
+		view_growing_stop(f->growing);
+	}
 	/* The next tick tries it again. */
-	if (f->built)
-		event_free(f->built);
-	f->built = NULL;
 	f->bytes = 0;
-	view_growing_stop(f->growing);
 }
 
 struct trace_follow *follow_start(struct event_base *base, struct view_source *source,

@@ -10,6 +10,7 @@ import signal
 import socket
 import struct
 import subprocess
+import time
 import urllib.parse
 from collections import Counter
 from pathlib import Path
@@ -775,6 +776,56 @@ def test_a_trace_that_is_written_is_followed_to_its_end(pollux, tmp_path):
         assert status == 200 and json.loads(body[6:])["live"] is False
         assert one.end() == (0, "")
     assert not trace.with_name("growing.plx.index").exists(), "that of a trace that grows is not kept"
+
+
+def test_the_process_that_reads_a_growing_trace_may_die(pollux, tmp_path):
+    """The next one reads the trace from its begin; also if it died when the trace was whole, and nothing is added any more."""
+    whole = many_events(tmp_path, 3).read_bytes()
+    trace = tmp_path / "growing.plx"
+    trace.write_bytes(whole[: len(whole) // 3])
+    with serving(pollux, trace, "--follow") as one:
+        children = Path(f"/proc/{one.process.pid}/task/{one.process.pid}/children")
+        first = one.json("api/trace")
+        reader, = children.read_text().split()
+        os.kill(int(reader), signal.SIGSTOP)
+        with open(trace, "ab") as out:
+            out.write(whole[len(whole) // 3 :])
+        time.sleep(1.5)  # the server has asked for an index; where it has not, the test sees less, but the same
+        os.kill(int(reader), signal.SIGKILL)
+        deadline = time.monotonic() + 120
+        while (end := one.json("api/trace"))["live"]:
+            assert time.monotonic() < deadline, "no index after the first process died"
+            time.sleep(0.1)
+        assert end["events"] == driver.report(pollux, trace)["events"] > first["events"]
+        assert reader not in children.read_text().split()
+        assert one.end() == (0, "")
+
+
+def test_an_index_in_between_takes_nothing_from_the_next_one(pollux, tmp_path):
+    """A copy of the process that reads makes it, and has read what the process itself still has to read."""
+    whole = (GOOD / "moments.plx").read_bytes()
+    trace = tmp_path / "growing.plx"
+    parts = [len(whole) * i // 4 for i in range(1, 5)]
+    trace.write_bytes(whole[: parts[0]])
+    with serving(pollux, trace, "--follow") as one:
+        with socket.create_connection(("127.0.0.1", one.port), 60) as plain:
+            plain.sendall(f"GET {one.page}api/follow HTTP/1.1\r\nHost: 127.0.0.1:{one.port}\r\n\r\n".encode())
+            got = plain.recv(65536)
+            for begin, end in zip(parts, parts[1:]):
+                n = got.count(b"data: ")
+                with open(trace, "ab") as out:
+                    out.write(whole[begin:end])
+                while got.count(b"data: ") == n:
+                    got += plain.recv(65536)
+        grown = one.json("api/trace")
+        assert grown["live"] is False
+        report = one.json("api/report")
+        assert one.end() == (0, "")
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    with serving(pollux, shutil.copy(trace, alone)) as one:
+        assert one.json("api/report") == report
+        assert {**one.json("api/trace"), "index": 0} == {**grown, "index": 0}
 
 
 def test_a_follower_that_goes_away_ends_nothing(pollux, tmp_path):
