@@ -5,7 +5,7 @@
  *
  *     header │ lanes │ series │ their directories and blocks │ heat maps │ spans │ samples │ chunks │ kinds │ numbers │ named │ report
  *
- * It is made again whenever it does not fit the trace or the version, so nothing of it is kept
+ * It is made again whenever it does not fit the trace or the build of pollux, so nothing of it is kept
  * compatible.
  */
 #pragma once
@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #define INDEX_MAGIC "\x89PLI\r\n\x1a\n"
-#define INDEX_VERSION 4u
+#define INDEX_VERSION 5u
 
 /* Of the header: there are more chunks of events than are listed. */
 #define INDEX_NO_CHUNKS 1u
@@ -42,7 +42,7 @@ struct index_header {
 	uint32_t heat_width_log2, flags;
 	struct index_piece lanes, series, heat, spans, samples, chunks, kinds, numbers, named,
 		report;
-	uint32_t reserved;
+	uint32_t build; /* own_build() of what made it: another one's report may say other things */
 	uint32_t checksum; /* of all before */
 };
 _Static_assert(sizeof(struct index_header) == 352, "index_header");

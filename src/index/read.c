@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/map.h"
+#include "base/own_build.h"
 #include "base/search.h"
 #include "base/vec.h"
 #include "index/format.h"
@@ -130,8 +131,8 @@ static int check_header(const struct index *ix, const struct index_trace *trace,
 
 	if (memcmp(h->magic, INDEX_MAGIC, sizeof(h->magic)) != 0)
 		return error_set(err, -EBADMSG, "the file is no index");
-	if (h->version != INDEX_VERSION || h->header_bytes != sizeof(*h))
-		return error_set(err, -ESTALE, "the index is of another version of pollux");
+	if (h->version != INDEX_VERSION || h->header_bytes != sizeof(*h) || h->build != own_build())
+		return error_set(err, -ESTALE, "the index is of another build of pollux");
 	if (h->checksum != plx_crc32c(h, offsetof(struct index_header, checksum)) ||
 	    !header_fits(h))
 		return damaged(err);

@@ -5,6 +5,7 @@
 #include "index/format.h"
 
 #include "base/cleanup.h"
+#include "base/own_build.h"
 #include "base/vec.h"
 #include "trace/crc32c.h"
 
@@ -299,6 +300,7 @@ int index_builder_write(struct index_builder *b, int fd, const struct index_trac
 		.magic = INDEX_MAGIC,
 		.version = INDEX_VERSION,
 		.header_bytes = sizeof(h),
+		.build = own_build(),
 		.trace = *trace,
 		.base_ns = b->set.base_ns,
 		.end_ns = totals->last_ns > b->set.base_ns ? totals->last_ns : b->set.base_ns,

@@ -801,6 +801,26 @@ def test_the_process_that_reads_a_growing_trace_may_die(pollux, tmp_path):
         assert one.end() == (0, "")
 
 
+def test_the_index_of_another_build_is_made_again(pollux, tmp_path):
+    """The report that is kept in it may say other things than the one that this pollux makes."""
+    notes = subprocess.run(["readelf", "-n", pollux], capture_output=True, text=True, check=True).stdout
+    build = bytes.fromhex(next(line.split()[-1] for line in notes.splitlines() if "Build ID" in line))
+    program = pollux.read_bytes()
+    assert program.count(build) == 1
+    other = tmp_path / "pollux"
+    other.write_bytes(program.replace(build, build[:-1] + bytes([build[-1] ^ 1])))
+    other.chmod(0o755)
+    trace = shutil.copy(GOOD / "small.plx", tmp_path)
+    index = tmp_path / "small.plx.index"
+    made = []
+    for one in (pollux, other, other, pollux):
+        with serving(one, trace) as server:
+            assert server.json("api/report")["events"]
+            assert server.end() == (0, "")
+        made.append(index.stat().st_ino)
+    assert made[0] != made[1] == made[2] != made[3]
+
+
 def test_an_index_in_between_takes_nothing_from_the_next_one(pollux, tmp_path):
     """A copy of the process that reads makes it, and has read what the process itself still has to read."""
     whole = (GOOD / "moments.plx").read_bytes()

@@ -3,6 +3,7 @@
  * Fuzz target for the index of a trace, a file that others can write: all that is read of one. The
  * input's checksums are made right first, from the inside out.
  */
+#include "base/own_build.h"
 #include "fuzz.h"
 
 #include "index/format.h"
@@ -75,6 +76,7 @@ static void make_right(uint8_t *data, size_t size)
 	memcpy(&h, data, sizeof(h));
 	memcpy(h.magic, INDEX_MAGIC, sizeof(h.magic));
 	h.version = INDEX_VERSION;
+	h.build = own_build();
 	h.header_bytes = sizeof(h);
 	h.trace = trace;
 	for (uint32_t i = 0; item(data, size, &h.series, i, sizeof(s), &s); i++) {
