@@ -132,6 +132,12 @@ struct agent_notes {
 	uint16_t chain[AGENT_CHAIN_MAX];
 	uint64_t resources[AGENT_CHAIN_MAX]; /* by link, as agent_point() gives it */
 	uint16_t handler; /* a handler's poll is open in the innermost poll of a task */
+	/* AGENT_HOOK_AROUND: the object of the open method, NULL: none is open; the future that it has, as far as
+	 * was seen, and whether a poll of that is recorded. */
+	uint16_t around_open;
+	void *around;
+	const void *around_future;
+	struct agent_hook *around_hook;
 } __attribute__((aligned(64)));
 _Static_assert(offsetof(struct agent_notes, owner) == 0, "agent_owner");
 _Static_assert(offsetof(struct agent_notes, polls) == 64, "one line");

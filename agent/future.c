@@ -335,7 +335,7 @@ static __attribute__((noinline)) bool find_borrowed(struct agent_future *f)
 
 /* ---- futures that a library's object holds ---- */
 
-/* Where the pointer to the box is: `result` is the first argument, the object. */
+/* Where the pointer to the box is: `result` is the object. */
 static inline const char *box_pointer(const struct agent_future *f)
 {
 	return (const char *)f->result + f->hook->future.held_offset;
@@ -458,8 +458,12 @@ static inline void chain_begin(struct agent_future *f)
 {
 	struct agent_notes *n = f->notes;
 
-	f->chain_outer = agent_chain_open(n);
 	f->listed = 0;
+	if (unlikely(f->hook->flags & AGENT_HOOK_LOOK))
+		return;
+	f->chain_outer = agent_chain_open(n);
+	if (unlikely(f->hook->flags & AGENT_HOOK_AROUND))
+		return;
 	if (unlikely(__atomic_load_n(&f->hook->flags, __ATOMIC_RELAXED) & AGENT_HOOK_HANDLER) &&
 	    handles(n)) {
 		f->listed = n->handler = 1;
@@ -473,6 +477,75 @@ static inline void handler_end(const struct agent_future *f, uint64_t type)
 {
 	f->notes->handler = 0;
 	agent_put(f->notes, type, agent_ref(f->hook->kind, (uint64_t)f->future));
+}
+
+/* ---- futures that begin and end in a method ---- */
+
+/*
+ * A method that makes the future, polls it and drops it: at its begin and end, and where functions are called
+ * in it between these, it is seen whether the object has a future. What was there and is gone has returned. The
+ * object is borrowed to the method, and to those functions, so it is there.
+ */
+static __attribute__((noinline)) void look_around(struct agent_notes *n, bool made)
+{
+	struct agent_future f = {.notes = n, .hook = n->around_hook, .result = n->around};
+	const void *before = n->around_future, *now = find_held(&f) ? f.future : NULL;
+
+	n->around_future = now;
+	if (before && before != now && n->around_open) {
+		f.future = before;
+		n->around_open = 0;
+		handler_end(&f, AE_FUTURE_READY);
+		f.future = now;
+	}
+	if (!now || n->around_open ||
+	    !(__atomic_load_n(&f.hook->flags, __ATOMIC_RELAXED) & AGENT_HOOK_HANDLER) ||
+	    !handles(n))
+		return;
+	n->around_open = n->handler = 1;
+	agent_put(n, made ? AE_FUTURE_FIRST : AE_FUTURE_BEGIN,
+		  agent_ref(f.hook->kind, (uint64_t)now));
+}
+
+/* Whether a function's object is that of the open method, or a member before the pointer to the box. */
+static inline bool is_around(const struct agent_notes *n, const void *object)
+{
+	return n->around &&
+	       (uint64_t)object - (uint64_t)n->around <= n->around_hook->future.held_offset;
+}
+
+/* False: one is open, which a connection in another's handler would be. */
+static bool around_begin(struct agent_future *f)
+{
+	struct agent_notes *n = f->notes;
+
+	if (n->around)
+		return false;
+	n->around = f->result;
+	n->around_hook = f->hook;
+	n->around_future = NULL;
+	n->around_open = 0;
+	look_around(n, false);
+	return true;
+}
+
+static __attribute__((noinline)) void around_end(const struct agent_future *f, uint32_t outer,
+						 uint32_t base)
+{
+	struct agent_notes *n = f->notes;
+	struct agent_future held = *f;
+
+	n->n_chain = (uint16_t)base;
+	if (n->around != f->result)
+		return;
+	look_around(n, false);
+	held.future = n->around_future;
+	n->around = NULL;
+	if (!held.future)
+		return;
+	chain_pending(&held, outer, base);
+	if (n->around_open)
+		handler_end(&held, AE_FUTURE_PENDING);
 }
 
 void agent_put_chain(struct agent_notes *n, uint64_t ticks)
@@ -493,6 +566,28 @@ void agent_put_chain(struct agent_notes *n, uint64_t ticks)
 }
 
 /* ---- begin and end ---- */
+
+/* Of what is no plain future: whether its end is of interest. */
+static __attribute__((noinline)) bool may_begin(struct agent_future *f, void *second)
+{
+	uint32_t flags = f->hook->flags;
+
+	if (flags & AGENT_HOOK_LOOK) {
+		if (!is_around(f->notes, f->result))
+			f->result = second;
+		if (!is_around(f->notes, f->result))
+			return false;
+		look_around(f->notes, false);
+		return !f->notes->around_future;
+	}
+	if (!(flags & AGENT_HOOK_HELD))
+		return find_borrowed(f);
+	if (!__atomic_load_n(&f->hook->last_state, __ATOMIC_ACQUIRE))
+		return false;
+	if (f->hook->future.held_second)
+		f->result = second;
+	return flags & AGENT_HOOK_AROUND ? around_begin(f) : find_held(f);
+}
 
 /* False: nothing is recorded, the thunk jumps on to the original. */
 bool agent_future_begin(struct agent_hook *hook, struct agent_future *f, void *first, void *second)
@@ -519,6 +614,7 @@ bool agent_future_begin(struct agent_hook *hook, struct agent_future *f, void *f
 		n->n_pages = 0;
 		n->n_futures = 0;
 		n->handler = 0;
+		n->around = NULL;
 	}
 	/* A program that recurses deeply needs its stack itself. Of boxes nothing is lost by that. */
 	if (unlikely(hook->flags & AGENT_HOOK_CHAIN && n->n_futures >= AGENT_MAX_BOXES))
@@ -527,8 +623,8 @@ bool agent_future_begin(struct agent_hook *hook, struct agent_future *f, void *f
 		agent_lose(n, 2);
 		return false;
 	}
-	if (unlikely(hook->flags & (AGENT_HOOK_INDIRECT | AGENT_HOOK_HELD)) &&
-	    !(hook->flags & AGENT_HOOK_HELD ? find_held(f) : find_borrowed(f)))
+	if (unlikely(hook->flags & (AGENT_HOOK_INDIRECT | AGENT_HOOK_HELD | AGENT_HOOK_LOOK)) &&
+	    !may_begin(f, second))
 		return false;
 	f->depth = ++n->n_futures;
 	if (hook->flags & AGENT_HOOK_CHAIN)
@@ -626,8 +722,17 @@ static inline void chain_end(const struct agent_future *f, uint64_t first, uint6
 {
 	const struct agent_hook *hook = f->hook;
 	struct agent_notes *n = f->notes;
+	if (unlikely(hook->flags & AGENT_HOOK_LOOK)) {
+		if (is_around(n, f->result))
+			look_around(n, true);
+		return;
+	}
 	uint32_t outer, base = chain_close(f, &outer);
 	bool polled = true;
+	if (unlikely(hook->flags & AGENT_HOOK_AROUND)) {
+		around_end(f, outer, base);
+		return;
+	}
 	uint64_t type = unlikely(hook->flags & AGENT_HOOK_HELD) ? held_outcome(f, &polled)
 								: outcome(f, first, second);
 
@@ -791,6 +896,23 @@ void agent_root_park_end(struct agent_future *f, uint64_t first)
 	put_begin(f);
 }
 
+static void unwound_chain(struct agent_future *f, uint64_t type)
+{
+	struct agent_notes *n = f->notes;
+	uint32_t outer;
+
+	if (f->hook->flags & AGENT_HOOK_LOOK)
+		return;
+	n->n_chain = (uint16_t)chain_close(f, &outer);
+	if (f->hook->flags & AGENT_HOOK_AROUND && n->around == f->result) {
+		f->listed = n->around_open;
+		f->future = n->around_future;
+		n->around = NULL;
+	}
+	if (f->listed)
+		handler_end(f, type);
+}
+
 /*
  * A panic, or a thread's forced end, passes the thunk's frame, in which the future lies. If that is
  * not the innermost one the program has left another one on another stack, which may be gone: that
@@ -799,19 +921,16 @@ void agent_root_park_end(struct agent_future *f, uint64_t first)
 void agent_future_unwound(bool forced, void *context, uint64_t from)
 {
 	struct agent_notes *n = agent_live() ? agent_peek_notes() : NULL;
-	uint32_t outer;
 	uint64_t rbp;
 
 	if (!n || !agent_unwound_register(context, from, ARCH_RBP, &rbp))
 		return;
-	const struct agent_future *f = (const struct agent_future *)(rbp - 8) - 1;
+	struct agent_future *f = (struct agent_future *)(rbp - 8) - 1;
 	if (f != n->futures || f->claim != agent_claim(n))
 		return;
 	close_poll(f);
 	if (f->hook->flags & AGENT_HOOK_CHAIN) {
-		n->n_chain = (uint16_t)chain_close(f, &outer);
-		if (f->listed)
-			handler_end(f, forced ? AE_FUTURE_UNKNOWN : AE_FUTURE_PANICKED);
+		unwound_chain(f, forced ? AE_FUTURE_UNKNOWN : AE_FUTURE_PANICKED);
 		return;
 	}
 	agent_put(n, forced ? AE_FUTURE_UNKNOWN : AE_FUTURE_PANICKED,

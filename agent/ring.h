@@ -46,7 +46,7 @@
 #include <stdint.h>
 
 #define AGENT_MAGIC 0x0031786c6c6f70ULL /* "pollx1\0" */
-#define AGENT_ABI 25u
+#define AGENT_ABI 26u
 #define AGENT_STUB_BYTES 16u
 #define AGENT_MAX_HOOKS 65535u
 #define AGENT_KIND_NONE 0xffffu
@@ -284,9 +284,14 @@ enum agent_hook_flags {
 	AGENT_HOOK_HANDLER = 2048,
 	AGENT_HOOK_SERVES = 4096, /* AH_TOKIO_POLL, AH_ASYNC_RUN */
 	/* AGENT_HOOK_CHAIN, but no poll slot: a method of a library's, of which the poll of a
-	 * future has become a part, or which calls it. The future lies in a box that the first
+	 * future has become a part, or which calls it. The future lies in a box that an
 	 * argument's object has, and it may have none: `last_state`. */
 	AGENT_HOOK_HELD = 8192,
+	/* AGENT_HOOK_HELD: the method reads what the future is made for, too: it begins and ends in it. */
+	AGENT_HOOK_AROUND = 16384,
+	/* AGENT_HOOK_CHAIN: polls nothing, but is called in a method with the flag before, on the same object or
+	 * a member of it, where that makes or drops the future. */
+	AGENT_HOOK_LOOK = 32768,
 };
 
 /*
@@ -381,8 +386,12 @@ struct agent_hook {
 				};
 				/* AGENT_HOOK_CHAIN: how large the future is, by the vtable. */
 				uint32_t value_bytes;
-				/* AGENT_HOOK_HELD: from the object to the pointer to the box. */
-				uint32_t held_offset;
+				/* AGENT_HOOK_HELD: from the object to the pointer to the box; the object
+				 * is the second argument if the first is the memory for a result. */
+				struct {
+					uint32_t held_offset : 31;
+					uint32_t held_second : 1;
+				};
 				/* AH_ROOT_SITE: from where the stack pointer was at the call to
 				 * the future. */
 				int32_t frame_offset;

@@ -15,10 +15,10 @@
 #define FUTURE_BYTES 64
 #define FLAG_FRAME 128
 #define REGISTERED 2
-#define IMAGE_ABI 25
+#define IMAGE_ABI 26
 /* struct agent_private: the state, the threads, the notes. */
 #define AGENT_NOTES (448 + 8192 * 32)
-#define AGENT_NOTES_BYTES 1408
+#define AGENT_NOTES_BYTES 1472
 #define AGENT_STATE_BYTES (AGENT_NOTES + 1024 * AGENT_NOTES_BYTES)
 #define CALL_FUTEX 1
 #define CONFINE_PRCTL 2

@@ -684,6 +684,33 @@ static bool names(const char *text, struct type_text path)
 	return len && memmem(text, strlen(text), path.at, len);
 }
 
+/* Whether several of the program's async functions are parameters: a server's, of which none is its future. */
+static bool has_several_functions(const char *full, const char *libraries)
+{
+	static const char arrow[] = "-> ", body[] = "::{async_";
+	struct type_text first = {NULL, NULL};
+
+	for (const char *p = full; (p = strstr(p, arrow)); p++) {
+		struct path_segment segs[MAX_SEGMENTS];
+		const char *begin = p + strlen(arrow), *end = strpbrk(begin, "<{(,> ");
+		size_t n, len;
+
+		while (end && *end == '{' && strncmp(end - 2, body, strlen(body)) != 0)
+			end = strpbrk(end + 1, "<{(,> ");
+		if (!end || end - begin < 3 || *end != '{')
+			continue;
+		len = (size_t)(end - 2 - begin);
+		read_path(begin, begin + len, segs, &n);
+		if (!n || is_library(crate_of(segs, n, 0), libraries))
+			continue;
+		if (first.at &&
+		    ((size_t)(first.end - first.at) != len || memcmp(first.at, begin, len) != 0))
+			return true;
+		first = (struct type_text){begin, begin + len};
+	}
+	return false;
+}
+
 char *name_task(const char *full, const char *libraries)
 {
 	char *name = name_shorten(full), *shortened;
@@ -696,7 +723,8 @@ char *name_task(const char *full, const char *libraries)
 	read_path(full, full + strlen(full), segs, &n);
 	library = is_library(crate_of(segs, n, 0), libraries);
 	inner.own = !library;
-	if (!name || !n || (!library && !strstr(name, "<..>")))
+	if (!name || !n || (!library && !strstr(name, "<..>")) ||
+	    (library && has_several_functions(full, libraries)))
 		return name;
 	if (!find_in_parameters(segs, n, 0, &inner)) {
 		inner.items = true;

@@ -156,7 +156,9 @@ static uint64_t last_state(const struct dw_type *coroutine)
 bool cell_held(struct debug *d, uint64_t method, const char *const *members, size_t n_members,
 	       struct future_cell *ret_cell, struct place_held *ret_held)
 {
-	struct future_path w = {.type = debug_method_object(d, method), .through = POINTERS_OWNED};
+	enum dw_returns returns = DW_RETURNS_UNKNOWN;
+	struct future_path w = {.type = debug_method_object(d, method, &returns),
+				.through = POINTERS_OWNED};
 	struct place_held held = {0};
 	const struct dw_type *future;
 	uint64_t last;
@@ -173,12 +175,13 @@ bool cell_held(struct debug *d, uint64_t method, const char *const *members, siz
 		return false;
 	future = in_option(d, dw_type_of(d, w.type->target_ref), &held);
 	last = !future ? 0 : held.written ? held.last_state : last_state(future);
-	if (!last || last > UINT16_MAX || w.offset > UINT32_MAX ||
+	if (!last || last > UINT16_MAX || w.offset > INT32_MAX ||
 	    (!held.written && future->discr_offset > UINT32_MAX))
 		return false;
 	*ret_cell = (struct future_cell){.future = future, .size = future->size};
 	held.pointer_offset = (uint32_t)w.offset;
 	held.last_state = (uint16_t)last;
+	held.memory = returns == DW_RETURNS_MEMORY;
 	*ret_held = held;
 	return true;
 }

@@ -2,9 +2,14 @@
 /*
  * Frameworks wrap what a program gives them. Of poem's functions the type is a parameter of poem's own async
  * function; salvo's, tonic's and all of async_trait's are methods of an impl that has only a number in the debug
- * information: the type is that of the `self` that the future has captured.
+ * information: the type is that of the `self` that the future has captured. Where it has captured none, the symbol of
+ * the poll function has the type.
  */
 #include "future/handler_name.h"
+
+#include "base/cleanup.h"
+#include "trace/labels.h"
+#include "trace/trace.h"
 
 #include <ctype.h>
 #include <stdbool.h>
@@ -50,4 +55,44 @@ char *handler_name_by_method(const char *full_name, const char *self)
 	int len = (int)strcspn(self, "<{");
 
 	return asprintf(&name, "%.*s::%s", len, self, method + strlen(impl_end)) < 0 ? NULL : name;
+}
+
+static const char *last_part(const char *path)
+{
+	const char *last = path;
+
+	for (const char *at = path; (at = strstr(at, "::")); last = at)
+		at += 2;
+	return last;
+}
+
+/* Whether a name has a method of this name of an impl. */
+static bool has_method(const char *full_name, const char *method)
+{
+	static const char impl[] = "::{impl#";
+	size_t len = strlen(method);
+
+	for (const char *at = full_name; (at = strstr(at, impl)); at += strlen(impl)) {
+		const char *end = at + strcspn(at, "}");
+
+		if (!strncmp(end, "}::", 3) && !strncmp(end + 3, method, len) &&
+		    !strncmp(end + 3 + len, "::{", 3))
+			return true;
+	}
+	return false;
+}
+
+char *handler_name_by_symbol(const char *full_name, const char *symbol)
+{
+	_cleanup_free_ char *name = handler_name(&(struct trace_kind){.full_name = full_name});
+	const char *method = name ? last_part(name) : "", *of = last_part(symbol);
+	size_t path = name ? (size_t)(method - name) : 0;
+
+	for (const char *c = symbol; *c; c++)
+		if (!in_path(*c))
+			return NULL;
+	return *method && !strcmp(of, method) && !strncmp(symbol, name, path) &&
+			       of > symbol + path && has_method(full_name, method)
+		       ? strdup(symbol)
+		       : NULL;
 }

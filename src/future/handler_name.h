@@ -11,3 +11,7 @@ char *handler_name_by_parameter(const char *full_name, const char *own);
 /* "shop::Order::handle", of "shop::{impl#3}::handle::{async_block_env#0}", the body of an async method of the type
  * `self`. NULL: it is none; free() it. */
 char *handler_name_by_method(const char *full_name, const char *self);
+
+/* The same of a method of an impl whose future has captured no `self`, by the function of the program's that its poll
+ * function's symbol names: "shop::Api::status". NULL: the name has no impl, or that is another function; free() it. */
+char *handler_name_by_symbol(const char *full_name, const char *symbol);

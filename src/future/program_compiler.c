@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "base/vec.h"
+#include "binary/dwarf/polls.h"
 #include "binary/names.h"
 #include "future/await.h"
 #include "future/handler_name.h"
@@ -191,7 +192,8 @@ static char *better_name(struct debug *d, const struct dw_type *t, const struct 
 
 	if (!dw_is_coroutine(t)) {
 		own = only_own(p);
-		return own ? strdup(own) : NULL;
+		/* of several functions none is the name */
+		return own ? strdup(own) : strndup(t->full_name, strcspn(t->full_name, "<"));
 	}
 	if (where && text_library_file(where)) {
 		own = any_own(p);
@@ -202,20 +204,38 @@ static char *better_name(struct debug *d, const struct dw_type *t, const struct 
 				       : NULL;
 }
 
+/* Whose code a future is. */
+struct origin {
+	const char *libraries; /* libraries_of() */
+	const char *
+		symbol; /* the program's own function by the symbol of its poll function, NULL: not known */
+};
+
+/* Whether a task's future that has no code of the program's own by value may serve. One written by hand in the
+ * program itself does not: an executor of its own, say. */
+static bool may_serve(const struct dw_type *t, const char *libraries)
+{
+	return !is_box(t->full_name) && (dw_is_coroutine(t) || !libraries || !*libraries ||
+					 name_is_library(t->full_name, libraries));
+}
+
 /* Whether the future serves others, or handles what is served, by a program of chains. False: out of
  * memory. */
 static bool set_owner(struct debug *d, const struct future_cell *cell, const struct program *p,
-		      struct result *result)
+		      const struct origin *origin, struct result *result)
 {
 	struct place_future *h = &result->handler;
 
 	if (!result->boxed) {
-		result->serves = p->serves || (!p->has_own && !is_box(cell->future->full_name));
+		result->serves =
+			p->serves || (!p->has_own && may_serve(cell->future, origin->libraries));
 		return true;
 	}
 	if (!p->has_own || is_middleware(cell->future->full_name))
 		return true;
 	_cleanup_free_ char *better = better_name(d, cell->future, p);
+	if (!better && origin->symbol)
+		better = handler_name_by_symbol(cell->future->full_name, origin->symbol);
 	const char *full_name = better ? better : cell->future->full_name;
 
 	h->name = name_shorten(full_name);
@@ -274,6 +294,14 @@ static char *own_names(const char *libraries, const char *full_name)
 	return buf_steal(&b);
 }
 
+/* The program's own function by the symbol of a poll function; NULL: not known (free). */
+static char *own_symbol(const struct program_compiler *c, const struct attach_kind *k)
+{
+	const char *libraries = libraries_of(c, k->object), *full_name = k->future->full_name;
+
+	return is_own_name(libraries, full_name) ? own_names(libraries, full_name) : NULL;
+}
+
 static bool set_handler_by_name(const struct program_compiler *c, const struct attach_kind *k,
 				struct result *r)
 {
@@ -304,11 +332,12 @@ static bool serves_by_name(const struct program_compiler *c, const struct attach
 
 /* As set_owner() where every future is listed: what owns what is the same. */
 static bool find_owner(const struct program_compiler *c, struct debug *d,
-		       const struct future_cell *cell, struct result *result)
+		       const struct future_cell *cell, const struct origin *origin,
+		       struct result *result)
 {
 	struct program p;
 	int r = program_compile(d, cell, PROGRAM_CHAIN, NULL, c->target.own, 1, &p);
-	bool ok = r == -E2BIG || (r == 0 && set_owner(d, cell, &p, result));
+	bool ok = r == -E2BIG || (r == 0 && set_owner(d, cell, &p, origin, result));
 
 	program_done(&p);
 	return ok;
@@ -318,9 +347,10 @@ static bool find_owner(const struct program_compiler *c, struct debug *d,
  * may be too large: then the plain one is better than none. */
 static size_t compile_cell(struct program_compiler *c, struct debug *d,
 			   const struct future_cell *cell, const struct attach_object *o,
-			   struct result *result)
+			   const char *symbol, struct result *result)
 {
 	const struct map *hooked = o == c->hooked_object ? &c->hooked : NULL;
+	const struct origin origin = {libraries_of(c, o), symbol};
 	const char *const *own = c->target.own;
 	struct program *ret = &result->program;
 	int r = -E2BIG;
@@ -339,14 +369,50 @@ static size_t compile_cell(struct program_compiler *c, struct debug *d,
 		program_done(ret);
 		return 0;
 	}
-	if (r == 0 && c->depth == PLACES_DEEP && !set_owner(d, cell, ret, result))
+	if (r == 0 && c->depth == PLACES_DEEP && !set_owner(d, cell, ret, &origin, result))
 		return 0;
-	if (r == 0 && c->depth == PLACES_FUTURES && !find_owner(c, d, cell, result))
+	if (r == 0 && c->depth == PLACES_FUTURES && !find_owner(c, d, cell, &origin, result))
 		return 0;
 	if (r != 0 || (!ret->n_words && !result->handler.name && !result->serves))
 		return 0;
 	add_result(c, result);
 	return ret->n_places;
+}
+
+/* Whether the compiler has a kind of a method of this part of an object of this type. */
+static bool has_method(struct program_compiler *c, struct debug *d, const struct attach_object *o,
+		       enum holder_part part, const struct dw_type *object)
+{
+	uint64_t key = object ? dw_type_key(object) : 0;
+	enum dw_returns returns;
+
+	for (uint32_t i = 0; i < c->target.n_kinds; i++) {
+		const struct attach_kind *k = &c->target.kinds[i];
+		const struct dw_type *its =
+			k->object == o && k->future && k->future->holder &&
+					k->future->holder->part == part
+				? debug_method_object(d, k->future->poll, &returns)
+				: NULL;
+
+		if (its && key && dw_type_key(its) == key)
+			return true;
+	}
+	return false;
+}
+
+/* A method around all is of use where no method only polls, and where it is seen what makes the future. */
+static bool is_of_use(struct program_compiler *c, struct debug *d, const struct attach_kind *k)
+{
+	const struct future_holder *h = k->future->holder;
+	enum dw_returns returns;
+	const struct dw_type *object = debug_method_object(d, k->future->poll, &returns);
+	const struct dw_member *member = object ? dw_find_member(object, h->members[0]) : NULL;
+
+	if (h->part == HOLDER_POLLS)
+		return true;
+	return h->part == HOLDER_AROUND && member &&
+	       has_method(c, d, k->object, HOLDER_MAKES, dw_member_type(d, member)) &&
+	       !has_method(c, d, k->object, HOLDER_POLLS, object);
 }
 
 /* What a method of a library's polls in a box. */
@@ -358,13 +424,15 @@ static size_t compile_held(struct program_compiler *c, uint32_t number, const st
 	const char *const *members = k->future->holder->members;
 	struct future_cell cell;
 
-	if (!d || !cell_held(d, k->future->poll, members, FUTURE_HOLDER_MEMBERS, &cell, &r.held))
+	if (!d || !is_of_use(c, d, k) ||
+	    !cell_held(d, k->future->poll, members, FUTURE_HOLDER_MEMBERS, &cell, &r.held))
 		return 0;
 	r.size = cell.size;
 	if (c->depth != PLACES_FUTURES)
-		return compile_cell(c, d, &cell, k->object, &r);
+		return compile_cell(c, d, &cell, k->object, NULL, &r);
 	/* What is in there is listed by its own hooks. */
-	if (find_owner(c, d, &cell, &r) && r.handler.name)
+	if (find_owner(c, d, &cell, &(struct origin){libraries_of(c, k->object), NULL}, &r) &&
+	    r.handler.name)
 		add_result(c, &r);
 	return 0;
 }
@@ -389,7 +457,7 @@ static size_t compile_future(struct program_compiler *c, uint32_t number,
 		if (!d || !find_future_result(d, k->future, &r.returns, &r.pending, &cell.future))
 			return 0;
 		cell.size = r.size = cell.future->size;
-		return compile_cell(c, d, &cell, k->object, &r);
+		return compile_cell(c, d, &cell, k->object, NULL, &r);
 	}
 	cell.future = d ? find_future_type(d, k->future) : NULL;
 	if (!cell.future || !has_state_of_code(cell.future, k->future)) {
@@ -397,9 +465,11 @@ static size_t compile_future(struct program_compiler *c, uint32_t number,
 			add_result(c, &r);
 		return 0;
 	}
+	_cleanup_free_ char *symbol = own_symbol(c, k);
+
 	cell.size = r.size = cell.future->size;
 	r.type_kind = (uint32_t)(uintptr_t)map_get(&c->hooked, dw_type_key(cell.future), 0);
-	return compile_cell(c, d, &cell, k->object, &r);
+	return compile_cell(c, d, &cell, k->object, symbol, &r);
 }
 
 /* A block_on's own, which is polled as a part of that. */
@@ -415,7 +485,7 @@ static size_t compile_root_poll(struct program_compiler *c, uint32_t number,
 	if (!cell.future)
 		return 0;
 	cell.size = cell.future->size;
-	return compile_cell(c, d, &cell, k->object, &r);
+	return compile_cell(c, d, &cell, k->object, NULL, &r);
 }
 
 /* One kind; how many points it has. */
@@ -445,7 +515,7 @@ static size_t compile(struct program_compiler *c, uint32_t number, const struct 
 	if (!fk->id_offset)
 		r.task_bytes = cell.size;
 	if (known)
-		return compile_cell(c, d, &cell, k->object, &r);
+		return compile_cell(c, d, &cell, k->object, NULL, &r);
 	r.serves = c->depth != PLACES_NEAR && serves_by_name(c, k);
 	if (r.serves)
 		add_result(c, &r);

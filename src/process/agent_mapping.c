@@ -613,6 +613,7 @@ static void take_held(struct agent_hook *to, const struct agent_hook *from)
 	to->future.tag_size = from->future.tag_size;
 	to->future.tag_some = from->future.tag_some;
 	to->future.held_offset = from->future.held_offset;
+	to->future.held_second = from->future.held_second;
 }
 
 /* Whether an entry is the one that we would write, but for what is learned or comes later. */

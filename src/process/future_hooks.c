@@ -51,6 +51,19 @@ static int kind_of_future(struct hooks *h, struct hooked_object *o, struct map *
 	return (int)h->n_kinds - 1;
 }
 
+static uint16_t flags_of_holder(const struct future_holder *holder)
+{
+	switch (holder->part) {
+	case HOLDER_AROUND:
+		return AGENT_HOOK_CHAIN | AGENT_HOOK_HELD | AGENT_HOOK_AROUND;
+	case HOLDER_LOOK:
+	case HOLDER_MAKES:
+		return AGENT_HOOK_CHAIN | AGENT_HOOK_LOOK;
+	default:
+		return AGENT_HOOK_CHAIN | AGENT_HOOK_HELD;
+	}
+}
+
 static int plan_one(struct hooks *h, struct hooked_object *o, struct map *types,
 		    struct scan_future *f, const uint64_t *saved)
 {
@@ -82,7 +95,7 @@ static int plan_one(struct hooks *h, struct hooked_object *o, struct map *types,
 			hook->future.n_pointers = f->borrowed;
 		}
 		if (f->holder) {
-			hook->flags |= AGENT_HOOK_CHAIN | AGENT_HOOK_HELD;
+			hook->flags |= flags_of_holder(f->holder);
 		} else if (o->futures.boxed) {
 			hook->flags |= AGENT_HOOK_CHAIN;
 			hook->future.value_bytes =

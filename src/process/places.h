@@ -68,6 +68,7 @@ struct place_held {
 	 * future; `last_state` is 1. */
 	bool written;
 	uint64_t none;
+	bool memory; /* the method returns in memory: the object is its second argument */
 };
 
 /* The layout program of one kind (agent/ring.h) and the places of its await points: the point with

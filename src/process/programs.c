@@ -141,7 +141,8 @@ int programs_held(const struct process *p, const struct hooks *h, const struct l
 		hook.future.future_offset = held->future_offset;
 		hook.future.tag_size = held->tag_size;
 		hook.future.tag_some = held->tag_some;
-		hook.future.held_offset = held->pointer_offset;
+		hook.future.held_offset = held->pointer_offset & INT32_MAX;
+		hook.future.held_second = held->memory;
 		rc = memory_write(p, at + offsetof(struct agent_hook, future), &hook.future,
 				  sizeof(hook.future));
 		if (rc == 0)

@@ -32,8 +32,7 @@
 
 /* States of a coroutine: 0 not begun, 1 returned, 2 panicked, then the await points. */
 enum { STATE_RETURNED = 1, STATE_PANICKED = 2 };
-/* What fits into two registers is returned in them (rustc 1.49 and later). */
-enum { REGISTER_BYTES = 8, RESULT_BYTES = 16 };
+enum { REGISTER_BYTES = 8 };
 
 /* The symbols of one address, as far as they may name a poll function. */
 enum sort { NONE, CLOSURE, IMPL, ENTER };
@@ -113,14 +112,15 @@ static const struct dw_variant *variant(const struct dw_type *t, const char *nam
 
 /* How the outcome shows in a Poll<T>. The active variant is given by its discriminant, where there
  * is one that can be found in registers. */
-static void read_result(struct scan_future *f, const struct dw_type *t)
+static void read_result(struct scan_future *f, const struct dw_poll *p)
 {
+	const struct dw_type *t = p->result;
 	const struct dw_variant *pending = variant(t, "Pending"), *ready = variant(t, "Ready");
 	uint32_t size = t->discr_size;
 	uint64_t offset = t->discr_offset;
 
-	f->memory = t->size > RESULT_BYTES;
-	if (!pending || !ready || pending->is_default ||
+	f->memory = p->returns == DW_RETURNS_MEMORY;
+	if (p->returns == DW_RETURNS_UNKNOWN || !pending || !ready || pending->is_default ||
 	    (size != 1 && size != 2 && size != 4 && size != 8) || size > t->size ||
 	    offset > t->size - size || offset > UINT32_MAX)
 		return;
@@ -223,8 +223,10 @@ static void read_written(struct scanner *s, struct scan_future *f, uint64_t end,
 		f->trouble = "no debug information says what they return";
 		return;
 	}
-	read_result(f, p->result);
-	if (!poll_code_read(s->image, f->poll, end, POLL_CODE_ANY, 1, NULL, 0, &code))
+	read_result(f, p);
+	if (p->returns == DW_RETURNS_UNKNOWN)
+		f->trouble = "debug information does not say where they return";
+	else if (!poll_code_read(s->image, f->poll, end, POLL_CODE_ANY, 1, NULL, 0, &code))
 		f->trouble = "their code can't be decoded";
 	else if (code.stack)
 		f->trouble = "they take arguments from the stack";
@@ -320,7 +322,7 @@ bool find_future_result(struct debug *d, const struct scan_future *f,
 
 	if (!debug_poll(d, f->poll, &poll) || poll.generated || poll.future->size != f->value_bytes)
 		return false;
-	read_result(&read, poll.result);
+	read_result(&read, &poll);
 	*ret_result = read.result;
 	*ret_pending = read.pending;
 	*ret_type = poll.future;
@@ -697,14 +699,31 @@ static int add_another(struct scan_futures *all)
  * Pin<Box<Option<F>>>, and polls it when it looks for something to write; it reads requests, and makes
  * the future, elsewhere.
  *
- * The method is called at one place, and may be a part of its caller: then only the object shows that
- * there are such futures.
+ * The method is called at one place, and may be a part of its caller, which has all of that in it but for
+ * what makes the future, and what writes to the socket after it has returned. If that is a part of its own
+ * caller, too, only the object shows that there are such futures.
  *
  * Source: hyper/src/proto/h1/dispatch.rs, struct Server, impl Dispatch for Server, 0.14 to 1.12.
  */
 static const struct future_holder holders[] = {
-	{"hyper::proto::h1::dispatch::Dispatcher<",
+	{HOLDER_POLLS,
+	 "hyper::proto::h1::dispatch::Dispatcher<",
 	 "::poll_write",
+	 "hyper::proto::h1::dispatch::Server<",
+	 {"dispatch", "in_flight"}},
+	{HOLDER_AROUND,
+	 "hyper::proto::h1::dispatch::Dispatcher<",
+	 "::poll_catch",
+	 "hyper::proto::h1::dispatch::Server<",
+	 {"dispatch", "in_flight"}},
+	{HOLDER_LOOK,
+	 "hyper::proto::h1::dispatch::Dispatcher<",
+	 "::poll_flush",
+	 "hyper::proto::h1::dispatch::Server<",
+	 {"dispatch", "in_flight"}},
+	{HOLDER_MAKES,
+	 "hyper::proto::h1::dispatch::Server<",
+	 "::recv_msg",
 	 "hyper::proto::h1::dispatch::Server<",
 	 {"dispatch", "in_flight"}},
 };
@@ -724,7 +743,13 @@ const struct future_holder *future_holder_object(const char *symbol)
 
 const struct future_holder *future_holder_method(const char *symbol)
 {
-	if (!strstr(symbol, "10poll_write"))
+	static const char *const methods[] = {"10poll_write", "10poll_catch", "10poll_flush",
+					      "8recv_msg"};
+	bool may_be = false;
+
+	for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++)
+		may_be = may_be || strstr(symbol, methods[i]);
+	if (!may_be || !strstr(symbol, "dispatch"))
 		return NULL;
 	_cleanup_free_ char *name = name_demangle(symbol);
 	const char *bare = name ? name + (*name == '<') : NULL;

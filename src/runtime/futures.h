@@ -25,9 +25,18 @@ bool futures_want(const struct futures_wanted *w, const char *name, const char *
 
 #define FUTURE_HOLDER_MEMBERS 2u
 
+/* What a method has to do with the future that a library's object has in a box. */
+enum holder_part {
+	HOLDER_POLLS, /* it polls the future; others make it, and drop it only when all is over */
+	HOLDER_AROUND, /* it makes, polls and drops it: hooked where the one before is a part of it */
+	HOLDER_LOOK, /* of the object, or of its first member: called in that one after it was made or dropped */
+	HOLDER_MAKES, /* the same: it is there when this returns */
+};
+
 /* A library's method that polls a future which its object has in a box: where an optimiser has made
  * that poll a part of the method, there is no other function to hook. */
 struct future_holder {
+	enum holder_part part;
 	const char *begin, *end; /* of its demangled name */
 	const char *object;	 /* a part of the names of what drops or uses it */
 	const char *members[FUTURE_HOLDER_MEMBERS]; /* that lead from the object to the box */

@@ -381,35 +381,40 @@ static int label_handlers(struct kind_labels *l, const struct trace_reader *r)
 /* Tasks that serve one connection, or one stream of it, by the begin of their names. */
 static const struct {
 	const char *begin, *name;
+	const char *has; /* what is in the name, too; NULL: anything */
 } connections[] = {
-	{"axum::serve::", "axum connection"},
-	{"axum_server::server::", "axum connection"},
-	{"hyper::proto::h2::server::H2Stream", "HTTP/2 stream"},
-	{"hyper_util::server::conn::", "hyper connection"},
-	{"hyper::server::conn::", "hyper connection"},
-	{"hyper::server::server::new_svc::", "hyper connection"},
-	{"poem::server::", "poem connection"},
-	{"salvo_core::server::", "salvo connection"},
-	{"tonic::transport::server::", "tonic connection"},
-	{"warp::server::", "warp connection"},
-	{"actix_http::h1::", "actix connection"},
-	{"actix_server::service::", "actix connection"},
+	{"hyper::server::server::new_svc::", "warp connection", "warp::server::"},
+	{"axum::serve::", "axum connection", NULL},
+	{"axum_server::server::", "axum connection", NULL},
+	{"hyper::proto::h2::server::H2Stream", "HTTP/2 stream", NULL},
+	{"hyper_util::server::conn::", "hyper connection", NULL},
+	{"hyper::server::conn::", "hyper connection", NULL},
+	{"hyper::server::server::new_svc::", "hyper connection", NULL},
+	{"poem::server::", "poem connection", NULL},
+	{"salvo_core::server::", "salvo connection", NULL},
+	{"tonic::transport::server::", "tonic connection", NULL},
+	{"warp::server::", "warp connection", NULL},
+	{"actix_http::h1::", "actix connection", NULL},
+	{"actix_server::service::", "actix connection", NULL},
 };
 
 static const char *connection_by(const char *name)
 {
 	for (size_t i = 0; i < sizeof(connections) / sizeof(connections[0]); i++)
-		if (!strncmp(name, connections[i].begin, strlen(connections[i].begin)))
+		if (!strncmp(name, connections[i].begin, strlen(connections[i].begin)) &&
+		    (!connections[i].has || strstr(name, connections[i].has)))
 			return connections[i].name;
 	return NULL;
 }
 
 const char *kind_connection(const struct trace_kind *k)
 {
-	const char *known = k && k->name && k->role == TR_TASK ? connection_by(k->name) : NULL;
+	const char *known;
 
-	return known || !k || !k->full_name || k->role != TR_TASK ? known
-								  : connection_by(k->full_name);
+	if (!k || k->role != TR_TASK)
+		return NULL;
+	known = k->full_name ? connection_by(k->full_name) : NULL;
+	return known || !k->name ? known : connection_by(k->name);
 }
 
 static const char *exe_name(const struct trace_process *p)

@@ -174,6 +174,30 @@ def test_requests_of_hyper(pollux, service, tmp_path):
     assert by_route == {"item": requests["item"], "pool": requests["pool"]}
 
 
+def test_hyper_in_its_caller(pollux, tmp_path):
+    """Where there is no method that only polls, the one around it has the same requests: hyper 0.14, warp 0.3."""
+    path, trace = tmp_path / "service", tmp_path / "t.plx"
+    subprocess.run(["objcopy", "--wildcard", "--strip-symbol", "_ZN5hyper*dispatch*10poll_write17h*",
+                    build("service-hyper", "release-debug", "service"), path], check=True)
+    assert b"10poll_write17h" not in subprocess.run(["nm", path], capture_output=True, check=True).stdout.replace(
+        b"AsyncWrite$GT$10poll_write17h", b"")
+    report, truth = serve(pollux, path, trace)
+    assert report["lost"] == 0 and report["waits_without_place"] == 0
+    (family,) = [f for f in report["families"] if "handlers" in f]
+    adds_up(family)
+    route, none = family["handlers"]
+    assert route["handler"] == "service::route" and none["handler"] is None
+    assert route["requests"] == route["ready"] == sum(r["requests"] for r in truth["routes"])
+    assert route["latency_ns"]["max"] + 1000 > 1000 * max(r["max_us"] for r in truth["routes"])
+    found = chains(trace)
+    for r in truth["routes"]:
+        if r["name"] in ("item", "pool"):
+            handler = {"item": "service::item", "pool": "service::work::query"}[r["name"]]
+            assert r["requests"] == sum(
+                n for chain, n in found.items()
+                if in_order(chain, "service::work::pause", handler, "service::route", "service::serve::{async_block#1}"))
+
+
 def test_hyper_without_debug_information(pollux, tmp_path):
     """The report says why there are no rows by handler, and what to build with."""
     path, trace = tmp_path / "service", tmp_path / "t.plx"

@@ -543,6 +543,143 @@ static void test_held_written(void **state)
 	(void)state;
 }
 
+/* ---- one that the method makes and drops as well ---- */
+
+static void (*make)(void *), (*flush)(void *);
+/* What the method does, one after another: m it makes a future, p polls it, r that returns, f it calls flush(). */
+static const char *script;
+
+static void make_body(void *first_member)
+{
+	struct object *o = first_member;
+
+	o->box->tag = 1;
+	o->box->future.state = 0;
+}
+
+static void flush_body(void *o)
+{
+	(void)o;
+}
+
+static void around_body(struct object *o)
+{
+	for (const char *step = script; *step; step++)
+		switch (*step) {
+		case 'm':
+			make(&o->words[0]);
+			break;
+		case 'p':
+			o->box->future.state = 3;
+			break;
+		case 'r':
+			o->box->tag = 0;
+			break;
+		case 'x': /* a function of the same name on another object */
+			make(&(struct object){.box = o->box});
+			break;
+		default:
+			flush(o);
+		}
+}
+
+static void around_poll(struct boxed_task *task)
+{
+	(void)task;
+	method(of_the_connection);
+}
+
+enum { AROUND_KIND = 29, AROUND_TASK_KIND = 30, LOOK_KIND = 31 };
+
+/* The events of a poll: B begin, F the first one, P pending, R ready, of the object's future; L a link. */
+static void expect_around(struct agent_hook *task, struct object *o, const char *does,
+			  const char *events)
+{
+	struct boxed_task t = {.state = 3 * TOKIO_REFERENCE, .id = 4};
+	struct agent_event e;
+
+	of_the_connection = o;
+	script = does;
+	((void (*)(struct boxed_task *))area_stub(&area, task))(&t);
+	expect_event(AE_POLL_BEGIN, AROUND_TASK_KIND, (void *)4);
+	for (; *events; events++) {
+		if (*events == 'L') {
+			assert_true(area_next(&area, area_my_ring(&area), &e));
+			assert_int_equal(e.word0 & 0xff, AE_CHAIN);
+			assert_int_equal(e.word1, AGENT_CHAIN_KIND + AROUND_KIND);
+			continue;
+		}
+		expect_event(*events == 'B'   ? AE_FUTURE_BEGIN
+			     : *events == 'F' ? AE_FUTURE_FIRST
+			     : *events == 'P' ? AE_FUTURE_PENDING
+					      : AE_FUTURE_READY,
+			     AROUND_KIND, &o->box->future);
+	}
+	expect_event(AE_POLL_PENDING, AROUND_TASK_KIND, (void *)4);
+	expect_nothing();
+}
+
+static void test_around(void **state)
+{
+	struct agent_hook *hook =
+		area_hook(&area, AH_FUTURE, AROUND_KIND, (const void *)around_body);
+	struct agent_hook *task =
+		area_hook(&area, AH_TOKIO_POLL, AROUND_TASK_KIND, (const void *)around_poll);
+	struct agent_hook *making = area_hook(&area, AH_FUTURE, LOOK_KIND, (const void *)make_body);
+	struct agent_hook *flushing =
+		area_hook(&area, AH_FUTURE, LOOK_KIND, (const void *)flush_body);
+	struct in_box box = {0};
+	struct object o = {.box = &box};
+
+	hook->future.held_offset = offsetof(struct object, box);
+	hook->future.future_offset = offsetof(struct in_box, future);
+	hook->future.result = making->future.result = flushing->future.result =
+		(struct agent_result){.from = AR_STATE,
+				      .offset = offsetof(struct future, state),
+				      .size = 1,
+				      .ready = 1};
+	hook->future.pending = 2;
+	hook->future.tag_size = sizeof(box.tag);
+	hook->future.tag_some = 1;
+	hook->flags |= AGENT_HOOK_CHAIN | AGENT_HOOK_HELD | AGENT_HOOK_AROUND | AGENT_HOOK_HANDLER;
+	making->flags |= AGENT_HOOK_CHAIN | AGENT_HOOK_LOOK;
+	flushing->flags |= AGENT_HOOK_CHAIN | AGENT_HOOK_LOOK;
+	method = area_stub(&area, hook);
+	make = area_stub(&area, making);
+	flush = area_stub(&area, flushing);
+	task->task.id_offset = offsetof(struct boxed_task, id);
+	task->task.end_offset = sizeof(struct boxed_task);
+	task->flags |= AGENT_HOOK_TASK | AGENT_HOOK_SERVES;
+
+	/* It isn't known yet where the future is. */
+	expect_around(task, &o, "mprf", "");
+	hook->last_state = LAST_STATE;
+	/* Nothing to do; a request that is answered at once, two of them, one that waits for a while. */
+	expect_around(task, &o, "", "");
+	expect_around(task, &o, "f", "");
+	expect_around(task, &o, "mprf", "FR");
+	expect_around(task, &o, "mpr", "FR");
+	expect_around(task, &o, "mprfmprf", "FRFR");
+	expect_around(task, &o, "mprmpr", "FRFR");
+	expect_around(task, &o, "mpf", "FPL");
+	expect_around(task, &o, "f", "BPL");
+	expect_around(task, &o, "", "BPL");
+	expect_around(task, &o, "rfmp", "BRFPL");
+	expect_around(task, &o, "r", "BR");
+	/* Of another object nothing is known. */
+	expect_around(task, &o, "xrf", "");
+	/* Outside of the method what it calls is not looked at. */
+	make(&o);
+	flush(&o);
+	expect_nothing();
+	expect_around(task, &o, "prf", "BR");
+	/* Of a program's own task it is no request, but its await point. */
+	task->flags &= (uint16_t)~AGENT_HOOK_SERVES;
+	expect_around(task, &o, "mp", "L");
+	expect_around(task, &o, "rf", "");
+	(void)state;
+}
+
 /* What a boxed future returned that was written by hand: pending, also in memory, or not. */
 static struct pair written_pair(struct future *f, uint64_t cx)
 {
@@ -1724,6 +1861,7 @@ int main(void)
 		cmocka_unit_test(test_handler),
 		cmocka_unit_test(test_held),
 		cmocka_unit_test(test_held_written),
+		cmocka_unit_test(test_around),
 		cmocka_unit_test(test_written_box),
 	};
 

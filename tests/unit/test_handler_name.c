@@ -85,11 +85,42 @@ static void test_method(void **state)
 		expect(handler_name_by_method(rows[i].full, rows[i].self), rows[i].name);
 }
 
+#define AXUM "axum::handler::{impl#0}::call::{async_block_env#0}"
+
+static void test_symbol(void **state)
+{
+	static const struct {
+		const char *full, *symbol, *name;
+	} rows[] = {
+		/* a tower service's own, and an axum handler that is a method without a self */
+		{"ax::{impl#4}::call::{async_block_env#0}", "ax::Own::call", "ax::Own::call"},
+		{AXUM "<fn(u8) -> ax::{impl#3}::status::{async_fn_env#0}, u8>", "ax::Api::status",
+		 "ax::Api::status"},
+		{"ax::api::{impl#4}::call::{async_block_env#0}", "ax::api::Own::call",
+		 "ax::api::Own::call"},
+		/* no method, or the symbol is another one's, or that of two */
+		{AXUM "<fn(u8) -> ax::order::{async_fn_env#0}, u8>", "ax::Api::order", NULL},
+		{"ax::{impl#4}::call::{async_block_env#0}", "ax::Own::recall", NULL},
+		{"ax::{impl#4}::call::{async_block_env#0}", "ax::Own_call", NULL},
+		{"ax::{impl#4}::call::{async_block_env#0}", "ax::call", NULL},
+		{"ax::{impl#4}::call::{async_block_env#0}", "bx::Own::call", NULL},
+		{"ax::{impl#4}::call::{async_block_env#0}", "ax::Own::call or ax::Other::call",
+		 NULL},
+		{"ax::{impl#4}::call::{async_block_env#0}", "", NULL},
+		{"ax::{impl#4", "ax::Own::call", NULL},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		expect(handler_name_by_symbol(rows[i].full, rows[i].symbol), rows[i].name);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_parameter),
 		cmocka_unit_test(test_method),
+		cmocka_unit_test(test_symbol),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -222,6 +222,15 @@ static void test_task(void **state)
 		 "app::woken<app::truth::PollFn<app::wakes::{closure#1}>>"},
 		{"core::future::poll_fn::PollFn<app::wakes::{closure#1}>",
 		 "app::wakes::{closure#1}"},
+		/* a server of several functions, and of one */
+		{"futures_util::future::future::Map<hyper::server::Server<warp::filter::or::Or<"
+		 "AndThen<fn() -> "
+		 "app::{impl#0}::get::{async_fn_env#0}>, fn(u8) -> app::put::{async_fn_env#0}>>>",
+		 "futures_util::future::future::Map<hyper::server::Server<warp::filter::or::Or<..>>"
+		 ">"},
+		{"futures_util::future::future::Map<hyper::server::Server<fn() -> "
+		 "app::get::{async_fn_env#0}, fn() -> app::get::{async_fn_env#0}>>",
+		 "app::get"},
 		/* nothing of the program's own in it */
 		{"axum::serve::Serve<tokio::net::tcp::listener::TcpListener, "
 		 "axum::routing::Router, "

@@ -18,18 +18,26 @@ static const char shared_name[] =
 	"two handlers that do the same have one function, which has the names of "
 	"both: set debug = true in [profile.release]";
 
+/* Whether it is one that polls what a library's object has. */
+static bool is_method(const struct source_kind *k)
+{
+	const struct future_holder *h = k->boxed ? k->boxed->holder : NULL;
+
+	return h && (h->part == HOLDER_POLLS || h->part == HOLDER_AROUND);
+}
+
 bool handlers_coverage(const struct source_kind *kinds, uint32_t n_kinds, bool holds,
 		       const char *trouble, struct trace_coverage *ret)
 {
-	bool serves = false, method = false, unplaced = false, boxes = false;
+	bool serves = false, method = false, placed = false, boxes = false;
 	uint64_t seen = 0, total = 0;
 
 	for (uint32_t i = 0; i < n_kinds; i++) {
 		const struct source_kind *k = &kinds[i];
 
 		serves = serves || k->serves;
-		method = method || (k->boxed && k->boxed->holder);
-		unplaced = unplaced || (k->boxed && k->boxed->holder && !k->held);
+		method = method || is_method(k);
+		placed = placed || k->held;
 		/* A future of the program's own in a box need not be a handler. */
 		if (!k->boxed || k->index == TRACE_KIND_NONE)
 			continue;
@@ -42,7 +50,7 @@ bool handlers_coverage(const struct source_kind *kinds, uint32_t n_kinds, bool h
 	if (holds && !method && !total) {
 		*ret = (struct trace_coverage){.total = 1, .note = no_method};
 	} else if (!serves || !boxes) {
-		if (!unplaced)
+		if (!method || placed)
 			return false;
 		*ret = (struct trace_coverage){.total = 1, .note = trouble ? trouble : no_place};
 	} else if (!total) {
