@@ -163,17 +163,43 @@ static struct tree *tree_of(struct causes *c, uint32_t kind)
 	return k ? k->tree : NULL;
 }
 
-static struct task_past *find_task(struct causes *c, uint64_t serial)
+/* NULL: it has ended, and what is in its slot is another one's. */
+static struct task_past *find_task(const struct causes *c, uint32_t slot, uint64_t serial)
 {
-	struct task_past **recent = &c->recent[serial % N_RECENT_TASKS];
-	struct task_past *t = *recent;
+	struct task_past *t = slot / TASKS_PER_PAGE < c->n_task_pages
+				      ? &c->task_pages[slot / TASKS_PER_PAGE][slot % TASKS_PER_PAGE]
+				      : NULL;
 
-	if (t && t->serial == serial)
-		return t;
-	t = map_get(&c->tasks, serial, 0);
-	if (t)
-		*recent = t;
+	return t && t->serial == serial ? t : NULL;
+}
+
+static struct task_past *new_task(struct causes *c, uint32_t slot)
+{
+	struct task_past *page, *t;
+
+	while (slot / TASKS_PER_PAGE >= c->n_task_pages) {
+		page = aligned_alloc(_Alignof(struct task_past), TASKS_PER_PAGE * sizeof(*page));
+		if (!page || !GROW(c->task_pages, c->n_task_pages, c->cap_task_pages)) {
+			free(page);
+			return NULL;
+		}
+		memset(page, 0, TASKS_PER_PAGE * sizeof(*page));
+		c->task_pages[c->n_task_pages++] = page;
+	}
+	t = &c->task_pages[slot / TASKS_PER_PAGE][slot % TASKS_PER_PAGE];
+	*t = (struct task_past){.parts = t->parts};
 	return t;
+}
+
+/* The next one in its slot begins with its memory, unless that is much. */
+static void end_task(struct task_past *t)
+{
+	free(t->off.items);
+	t->off = (struct offs){0};
+	if (t->parts.cap > PARTS_KEPT)
+		parts_done(&t->parts);
+	t->parts.n = t->parts.last = 0;
+	t->serial = 0;
 }
 
 /* Of an item: it pays for walks. */
@@ -181,7 +207,7 @@ static struct task_past *task_of(struct causes *c, const struct tl_task *task)
 {
 	if (c->credit < CREDIT_MAX)
 		c->credit += CREDIT_PER_ITEM;
-	return find_task(c, task->serial);
+	return find_task(c, task->slot, task->serial);
 }
 
 static bool is_wanted(const struct causes *c, uint64_t number)
@@ -631,7 +657,7 @@ static int status(const struct causes *c)
 static int on_task_begin(void *ctx, struct tl_task *task)
 {
 	struct causes *c = ctx;
-	struct task_past *t = map_new(&c->tasks, task->serial, 0, sizeof(*t));
+	struct task_past *t = new_task(c, task->slot);
 	struct segment *birth;
 	struct task_past *parent;
 
@@ -647,7 +673,7 @@ static int on_task_begin(void *ctx, struct tl_task *task)
 		return 0;
 	t->in_round = t->role == TR_TASK;
 	t->round_ns = task->spawn_ns;
-	parent = task->parent ? find_task(c, task->parent) : NULL;
+	parent = task->parent ? find_task(c, task->parent_slot, task->parent) : NULL;
 	if (parent)
 		add_all_off_cpu(c, parent);
 	birth = add_segment(c, t, SEG_BIRTH, task->spawn_ns);
@@ -662,7 +688,7 @@ static int on_task_begin(void *ctx, struct tl_task *task)
 static int on_task_end(void *ctx, struct tl_task *task)
 {
 	struct causes *c = ctx;
-	struct task_past *t = find_task(c, task->serial);
+	struct task_past *t = find_task(c, task->slot, task->serial);
 	struct tree *tree;
 	uint64_t end;
 
@@ -680,11 +706,7 @@ static int on_task_end(void *ctx, struct tl_task *task)
 					.task = t->number},
 			 &t->parts);
 	c->n_parts -= t->parts.n;
-	parts_done(&t->parts);
-	free(t->off.items);
-	map_remove(&c->tasks, t->serial, 0);
-	c->recent[t->serial % N_RECENT_TASKS] = NULL;
-	free(t);
+	end_task(t);
 	return status(c);
 }
 
@@ -934,7 +956,7 @@ static int on_wake(void *ctx, const struct tl_wake *wake)
 	if (wake->self) {
 		t->woken_by = WB_YIELD;
 	} else if (wake->source_task) {
-		source = find_task(c, wake->source_task->serial);
+		source = find_task(c, wake->source_task->slot, wake->source_task->serial);
 		if (source)
 			add_all_off_cpu(c, source); /* it is in no call now */
 		t->woken_by = source ? WB_TASK : WB_UNKNOWN;
@@ -959,7 +981,7 @@ static int on_sample(void *ctx, const struct tl_sample *sample)
 
 	if (sample->type != TM_LONG_BLOCKED || !sample->task || !sample->stack)
 		return 0;
-	t = find_task(c, sample->task->serial);
+	t = find_task(c, sample->task->slot, sample->task->serial);
 	if (t) {
 		t->stack = stack_of(c, (uint32_t)sample->stack);
 		t->stack_ns = sample->time_ns;
@@ -976,7 +998,7 @@ static int on_future_end(void *ctx, struct tl_future *future)
 
 	if (!tl_is_round(future) || !future->task)
 		return 0;
-	t = find_task(c, future->task->serial);
+	t = find_task(c, future->task->slot, future->task->serial);
 	k = kind_of(c, future->task->kind);
 	if (!t || !k)
 		return status(c);

@@ -45,27 +45,28 @@ struct offs {
 
 /* Where a task is, since the end of its last segment. */
 struct task_past {
-	uint64_t serial, number;
-	uint32_t kind;
-	enum trace_role role;
-	bool whole; /* its spawn was seen */
-	bool in_round;
+	/* Two lines of a processor's cache have what most items need. */
+	_Alignas(64) uint64_t serial; /* 0: the slot is free */
+	uint64_t number;
 	uint64_t head;		    /* number of its newest segment; 0: none */
 	uint64_t first_ns, last_ns; /* of all its segments: first begin, last end */
-	uint64_t round_ns;
-	uint32_t round_head;  /* point at which it began; 0: with the task */
-	bool waited_in_round; /* for something else than what its family waits for between rounds */
-	/* Of the wake that ends its wait now. */
-	uint64_t cause, waker_task;
+	uint32_t kind;
+	uint8_t role;	  /* enum trace_role */
+	uint8_t woken_by; /* enum woken_by, of the wake that ends its wait now; as what follows */
+	bool by_driver;	  /* the thread had just waited for events */
+	bool whole;	  /* its spawn was seen */
 	uint32_t waker_kind, waker_thread;
-	enum woken_by woken_by;
-	bool by_driver; /* the thread had just waited for events */
-	struct unlooked unlooked;
+	uint64_t cause, waker_task;
 	/* Off its CPU within the poll that is open, since its newest segment: a call that it was in
 	 * meanwhile is reported later. */
 	struct offs off;
-	uint64_t stack, stack_ns; /* the last that was taken in a call of its */
 	struct parts parts;	  /* since first_ns */
+	uint64_t stack, stack_ns; /* the last that was taken in a call of its */
+	struct unlooked unlooked;
+	uint64_t round_ns;
+	uint32_t round_head; /* point at which it began; 0: with the task */
+	bool in_round;
+	bool waited_in_round; /* for something else than what its family waits for between rounds */
 };
 
 struct thread_past {
@@ -118,14 +119,15 @@ struct shown_tree {
 	struct cell *cells; /* of the slowest, by node */
 };
 
-#define N_RECENT_TASKS 256u
+#define TASKS_PER_PAGE 64u
+#define PARTS_KEPT 16u
 
 struct causes {
 	struct trace_reader *reader;
 	struct causes_options opt;
 	struct history history;
-	struct map tasks;			  /* by serial */
-	struct task_past *recent[N_RECENT_TASKS]; /* by serial, modulo N_RECENT_TASKS */
+	struct task_past **task_pages; /* by slot */
+	size_t n_task_pages, cap_task_pages;
 	struct thread_past *threads;
 	size_t n_threads;
 	struct last_look *looks; /* by process */

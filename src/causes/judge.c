@@ -29,15 +29,6 @@ struct causes *causes_new(struct trace_reader *r, const struct causes_options *o
 	return c;
 }
 
-static void task_free(void *value)
-{
-	struct task_past *t = value;
-
-	parts_done(&t->parts);
-	free(t->off.items);
-	free(t);
-}
-
 static void tree_free(void *value)
 {
 	tree_done(value);
@@ -49,7 +40,14 @@ void causes_free(struct causes *c)
 	if (!c)
 		return;
 	history_done(&c->history);
-	map_free(&c->tasks, task_free);
+	for (size_t i = 0; i < c->n_task_pages; i++) {
+		for (unsigned at = 0; at < TASKS_PER_PAGE; at++) {
+			parts_done(&c->task_pages[i][at].parts);
+			free(c->task_pages[i][at].off.items);
+		}
+		free(c->task_pages[i]);
+	}
+	free(c->task_pages);
 	map_free(&c->trees, tree_free);
 	map_done(&c->same_points);
 	map_done(&c->same_stacks);

@@ -52,6 +52,7 @@ static struct task *root_new(struct timeline *tl, struct thread *th, struct kind
 		.time_ns = t,
 		.parent = f && f->task ? f->task->tl.serial : 0,
 		.parent_number = f && f->task ? f->task->tl.number : 0,
+		.parent_slot = f && f->task ? f->task->tl.slot : 0,
 		.n_losses = tl->n_losses,
 	};
 	k->n_spawned++;

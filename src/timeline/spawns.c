@@ -122,6 +122,7 @@ void spawn_add(struct timeline *tl, struct thread *th, struct kind *k, uint64_t 
 	const struct task *parent = f ? f->task : th->root;
 	s->parent = parent ? parent->tl.serial : 0;
 	s->parent_number = parent ? parent->tl.number : 0;
+	s->parent_slot = parent ? parent->tl.slot : 0;
 	s->given_before = k->ids && th->ids == k->ids ? th->given : 0;
 	if (hint && k->ids && ids_add_given(k->ids, hint) < 0)
 		timeline_fail(tl, -ENOMEM);
@@ -201,6 +202,7 @@ void spawn_named(struct timeline *tl, struct thread *th, struct kind *k, uint64_
 	if (by) {
 		s.parent = by->tl.serial;
 		s.parent_number = by->tl.number;
+		s.parent_slot = by->tl.slot;
 	}
 	k->n_spawned++;
 	task = task_new_spawned(tl, k, &s, name);

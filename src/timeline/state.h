@@ -41,6 +41,7 @@ struct spawn {
 	uint32_t priority;
 	uint32_t thread;
 	uint64_t time_ns, parent, parent_number, n_losses;
+	uint32_t parent_slot;
 	/* The highest id that was given out before its thread came to it: its own is higher. 0: not
 	 * known. */
 	uint64_t given_before;
@@ -237,6 +238,8 @@ struct timeline {
 	struct task *live, *live_last, *ended, *ended_last;
 	uint64_t n_live, n_ended;
 	struct pool tasks, spawns;
+	uint32_t *free_slots, n_slots; /* of tasks that have ended; given out so far */
+	size_t n_free_slots, cap_free_slots;
 
 	struct map future_places;   /* (process, address) to the futures there */
 	struct future_list futures; /* outside of all tasks */

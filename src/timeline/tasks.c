@@ -12,6 +12,8 @@
  */
 #include "timeline/state.h"
 
+#include "base/vec.h"
+
 #include <assert.h>
 #include <errno.h>
 
@@ -77,6 +79,7 @@ static struct task *task_begin(struct timeline *tl, struct kind *k, uint64_t id,
 	task->kind = k;
 	task->thread = NO_THREAD;
 	task->tl.serial = ++tl->n_tasks;
+	task->tl.slot = tl->n_free_slots ? tl->free_slots[--tl->n_free_slots] : tl->n_slots++;
 	task->tl.kind = k->number;
 	task->tl.role = k->role;
 	task->tl.id = id;
@@ -85,6 +88,7 @@ static struct task *task_begin(struct timeline *tl, struct kind *k, uint64_t id,
 	if (s) {
 		task->tl.parent = s->parent;
 		task->tl.parent_number = s->parent_number;
+		task->tl.parent_slot = s->parent_slot;
 		task->tl.spawn_thread = s->thread;
 		task->tl.spawn_seen = true;
 		task->tl.spawn_ns = task->since_ns = task->scheduled_ns = s->time_ns;
@@ -216,6 +220,14 @@ void task_scheduled(struct timeline *tl, struct task *task, uint64_t t, uint64_t
 	task->wake_serial = wake_serial;
 }
 
+static void give_slot(struct timeline *tl, uint32_t slot)
+{
+	if (GROW(tl->free_slots, tl->n_free_slots, tl->cap_free_slots))
+		tl->free_slots[tl->n_free_slots++] = slot;
+	else
+		timeline_fail(tl, -ENOMEM);
+}
+
 void task_end(struct timeline *tl, struct task *task, enum trace_outcome outcome, uint64_t t)
 {
 	struct kind *k = task->kind;
@@ -230,6 +242,7 @@ void task_end(struct timeline *tl, struct task *task, enum trace_outcome outcome
 	list_remove(&tl->live, &tl->live_last, task);
 	tl->n_live--;
 	EMIT(tl, task_end, &task->tl);
+	give_slot(tl, task->tl.slot);
 	if (!task->named) {
 		pool_put(&tl->tasks, task);
 		return;

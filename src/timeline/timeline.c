@@ -63,6 +63,7 @@ void timeline_free(struct timeline *tl)
 	map_done(&tl->future_lists);
 	map_done(&tl->machines);
 	pool_done(&tl->tasks);
+	free(tl->free_slots);
 	pool_done(&tl->spawns);
 	pool_done(&tl->future_pool);
 	pool_done(&tl->future_list_pool);

@@ -62,7 +62,10 @@ struct tl_task {
 	/* The number by which people know it: the runtime's id where there is one (so that it is
 	 * the same in every tool), the serial elsewhere. */
 	uint64_t number;
-	uint64_t parent; /* serial of the task whose poll spawned it, 0 if none or not known */
+	/* Dense: below the most that have been alive at a time. After task_end it is another one's. */
+	uint32_t slot;
+	uint32_t parent_slot; /* that `parent` had; meaningless if there is none */
+	uint64_t parent;      /* serial of the task whose poll spawned it, 0 if none or not known */
 	uint64_t parent_number; /* and the number by which people know that one */
 	uint32_t spawn_thread;	/* index; UINT32_MAX if the spawn was not seen */
 	bool spawn_seen;	/* false: it lived before the recording (or its spawn was lost) */
