@@ -308,16 +308,28 @@ static const char *lost_proof(const struct moment_task *t)
 	return NULL;
 }
 
+/* It awaits a future without a size, which keeps nothing, and so no waker: std::future::pending(), say, which is
+ * there to be aborted. */
+static bool awaits_pending(const struct moment_task *t)
+{
+	const struct await_node *n = t->state == IS_IDLE ? t->tree : NULL;
+
+	while (n && n->n_children == 1)
+		n = n->children[0];
+	return n && n->kind == AN_ASYNC && n->state == AS_SUSPENDED && !n->n_children;
+}
+
 static int find_lost(struct graph *g)
 {
 	for (size_t i = 0; i < g->moment->n_tasks; i++) {
-		const char *proof = lost_proof(&g->moment->tasks[i]);
+		const struct moment_task *t = &g->moment->tasks[i];
+		const char *proof = lost_proof(t);
 
 		if (!proof)
 			continue;
 		if (!GROW_ONE(g->lost, g->n_lost))
 			return -ENOMEM;
-		g->lost[g->n_lost++] = (struct graph_lost){i, proof};
+		g->lost[g->n_lost++] = (struct graph_lost){i, proof, awaits_pending(t)};
 	}
 	return 0;
 }

@@ -51,6 +51,7 @@ struct graph_cycle {
 struct graph_lost {
 	size_t task;
 	const char *proof;
+	bool pending; /* it awaits a future without a size: std::future::pending(), say */
 };
 
 int graph_make(const struct trace_moment *m, struct graph *ret_graph, struct error *err);

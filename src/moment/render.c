@@ -680,8 +680,13 @@ static void lost_text(const struct view *v)
 		buf_printf(v->out, "%sNEVER AGAIN%s: ", v->opt->color ? "\033[1;31m" : "",
 			   v->opt->color ? "\033[0m" : "");
 		task_name(v, t);
-		buf_printf(v->out, " can't run again: %s (state word %#" PRIx64 ")\n\n",
+		buf_printf(v->out, " can't run again: %s (state word %#" PRIx64 ")\n",
 			   v->g->lost[i].proof, t->raw_state);
+		if (v->g->lost[i].pending)
+			buf_str(v->out,
+				"  it awaits a future without a size: std::future::pending(), "
+				"which is there to be aborted, or one that keeps no waker\n");
+		buf_char(v->out, '\n');
 	}
 }
 

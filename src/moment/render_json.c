@@ -253,6 +253,8 @@ void render_json(const struct graph *g, const struct render_options *opt, struct
 		json_u64(j, "id", t->id);
 		json_u64(j, "address", t->addr);
 		json_string(j, "proof", g->lost[i].proof);
+		if (g->lost[i].pending)
+			json_bool(j, "pending", true);
 		json_end_object(j);
 	}
 	json_end_array(j);

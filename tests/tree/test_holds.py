@@ -72,6 +72,10 @@ def test_guards(holds, pollux):
         assert re.search(r"worker, polls task \d+ holds::blocked, in futex, waits for a lock of which task \d+\s+"
                          r"holds::std_mutex has the guard", " ".join(text.split())), text
         assert re.search(r"holds::std_mutex  .*holds.rs:\d+, holds\s+std::sync::.*MutexGuard<u64>", text)
+        # It awaits pending(), which nothing wakes by design.
+        (never,) = [one for one in looked["never_again"] if one["address"] == tasks["std_mutex"]["address"]]
+        assert never["pending"] and re.search(r"NEVER AGAIN: task \d+ holds::std_mutex .*? it awaits a future without a size: "
+                                              r"std::future::pending\(\)", " ".join(text.split())), text
 
 
 def test_channels(holds, pollux):

@@ -75,6 +75,7 @@ def test_lost_wakes(stuck):
     assert looked["deadlocks"] == []
     assert names(looked, looked["never_again"]) == ["forgotten", "lost"]
     assert text.count("NEVER AGAIN") == 2 and "its only reference is its list's" in text, text
+    assert "std::future::pending()" not in text and not any("pending" in entry for entry in looked["never_again"])
 
 
 def test_nothing_of_the_kind(pollux, start):
