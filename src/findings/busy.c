@@ -300,7 +300,9 @@ const struct finding_rule rule_busy = {
 
 #define SPIN_POLLS 1000ull
 #define SPIN_POLL_NS (20 * NSEC_PER_USEC) /* at that rate it does nothing else */
-#define SPIN_SHARE 90			  /* percent of the polls have a self-wake */
+#define SPIN_WORKS_NS                                                                              \
+	(150 * NSEC_PER_USEC) /* on average: more than a budget of empty steps takes */
+#define SPIN_SHARE 90	      /* percent of the polls have a self-wake */
 
 struct spin_family {
 	struct polled p; /* its task: one that woke itself */
@@ -354,13 +356,54 @@ static int spin_on_wake(void *ctx, const struct tl_wake *wake)
 	return 0;
 }
 
+/* Whether a channel from which a task of the family receives has no sender any more. */
+static bool has_closed_channel(const struct rule_state *st, uint32_t kind)
+{
+	const struct findings_facts *facts = rule_facts(st);
+
+	for (size_t k = 0; k < facts->n_moments; k++) {
+		const struct rule_moment *rm = &facts->moments[k];
+
+		for (size_t i = 0; i < rm->graph.n_held; i++) {
+			const struct graph_held *h = &rm->graph.held[i];
+
+			if (h->held->kind == AH_CHANNEL && h->held->closed && !h->held->length &&
+			    h->node->wait != AW_CHANNEL_SEND && rm->kinds[h->task] == kind)
+				return true;
+		}
+	}
+	return false;
+}
+
+/* A poll that a yield does not end, but a wake that the runtime puts off, is one whose budget was used up. */
+static void say_why_it_spins(const struct rule_state *st, struct buf *out, uint32_t kind,
+			     const struct spin_family *f, uint64_t n)
+{
+	bool deferred = f->n_deferred * 2 > n;
+	bool ready = deferred && f->place && place_waits_for(st, f->place) != WF_YIELD;
+
+	buf_str(out, ready ? ": what it awaits is always ready, and only its budget ends its polls"
+		     : deferred ? ": it yields again and again"
+				: ": it yields, or spins");
+	if (f->place) {
+		buf_str(out, ", at ");
+		say_place(st, out, f->place);
+	}
+	if (has_closed_channel(st, kind))
+		buf_str(out, "; a channel from which it receives is closed");
+}
+
 static void find_spin(struct rule_state *st, uint32_t kind, const struct spin_family *f)
 {
 	uint64_t length = f->p.end_ns - f->p.begin_ns, all_ns = rule_facts(st)->scope.length_ns;
 	/* By the CPU time that goes into its polls, or into what is around them. */
 	unsigned by_time = finding_score(35, 50, f->p.poll_ns, all_ns, 0.5);
 	unsigned by_rate = finding_score(35, 50, f->p.n_polls * SPIN_POLL_NS, all_ns, 1);
-	struct finding_draft *d = rule_finds(st, by_time > by_rate ? by_time : by_rate);
+	unsigned score = by_time > by_rate ? by_time : by_rate;
+	/* What computes and yields in between does as it should. */
+	bool works = f->p.poll_ns > f->p.n_polls * SPIN_WORKS_NS;
+	struct finding_draft *d =
+		rule_finds(st, works && score >= FINDING_WARNING ? FINDING_WARNING - 1 : score);
 	/* A window may have a wake whose poll ended before it. */
 	uint64_t n = f->n_self_polls < f->p.n_polls ? f->n_self_polls : f->p.n_polls;
 
@@ -375,12 +418,7 @@ static void find_spin(struct rule_state *st, uint32_t kind, const struct spin_fa
 		text_rate(&d->text, f->p.n_polls, length);
 		buf_str(&d->text, " a second)");
 	}
-	buf_str(&d->text,
-		f->n_deferred * 2 > n ? ": it yields again and again" : ": it yields, or spins");
-	if (f->place) {
-		buf_str(&d->text, ", at ");
-		say_place(st, &d->text, f->place);
-	}
+	say_why_it_spins(st, &d->text, kind, f, n);
 	find_polled(d, kind, &f->p, f->place);
 }
 

@@ -202,11 +202,13 @@ static uint64_t channel_waited_for(const struct await_node *n)
 	return 0;
 }
 
-/* Of a channel for which a task of the kind waits when the recording ends. */
+/* Of a channel for which a task of the kind waits when the recording ends; *ret_known: there is such a channel. */
 static const struct graph_held *receiver_for(const struct rule_state *st, uint32_t kind,
-					     const struct rule_moment **ret_rm)
+					     const struct rule_moment **ret_rm, bool *ret_known)
 {
 	const struct findings_facts *facts = rule_facts(st);
+
+	*ret_known = false;
 
 	for (size_t k = 0; k < facts->n_moments; k++) {
 		const struct rule_moment *rm = &facts->moments[k];
@@ -219,6 +221,7 @@ static const struct graph_held *receiver_for(const struct rule_state *st, uint32
 			const struct graph_held *h = channel ? receiver_of(rm, channel) : NULL;
 
 			*ret_rm = rm;
+			*ret_known = *ret_known || channel;
 			if (h)
 				return h;
 		}
@@ -259,7 +262,8 @@ static void say_who_receives(const struct rule_state *st, struct finding_draft *
 			     const struct long_waits *w)
 {
 	const struct rule_moment *rm = NULL;
-	const struct graph_held *h = receiver_for(st, w->kind, &rm);
+	bool known;
+	const struct graph_held *h = receiver_for(st, w->kind, &rm, &known);
 	const struct convoy *by = w->n_convoys ? &w->worst : &w->longest;
 	_cleanup_buf_ struct buf before = BUF_INIT;
 
@@ -272,15 +276,20 @@ static void say_who_receives(const struct rule_state *st, struct finding_draft *
 			d->f.advice = "what it polls first is always ready: give this channel its "
 				      "turn (select! without biased, or the other branch last)";
 		}
-	} else if (w->n_waits && by->waker_kind != TRACE_KIND_NONE) {
+	} else if (w->n_waits && by->by.kind != TRACE_KIND_NONE) {
 		buf_str(&d->text, ": ");
-		say_family(st, &d->text, by->waker_kind);
+		say_family(st, &d->text, by->by.kind);
 		buf_str(&d->text, " receives from it");
-		finding_of(d, by->waker, by->waker_number);
+		finding_of(d, by->by.serial, by->by.number);
+	} else if (is_stuck(st, w) && known) {
+		buf_str(&d->text, ": no task is seen to receive from it");
+		d->f.advice = "the task that received may have ended, or panicked: drop the "
+			      "receiver with it, so "
+			      "that sends fail";
 	}
-	if (!w->n_waits || !by->waker_place || place_waits_for(st, by->waker_place) == WF_MESSAGE)
+	if (!w->n_waits || !by->by.place || place_waits_for(st, by->by.place) == WF_MESSAGE)
 		return;
-	say_place(st, &before, by->waker_place);
+	say_place(st, &before, by->by.place);
 	/* Mostly it waits there now, too. */
 	if (before.data && !(d->text.data && strstr(d->text.data, before.data)))
 		buf_printf(&d->text, "%s%s",

@@ -23,7 +23,8 @@ static const struct finding_rule *const rules[] = {
 	&rule_kept,	   &rule_lifo_slot,	 &rule_delay,	       &rule_never_polled,
 	&rule_queue_depth, &rule_dropped,	 &rule_herd,	       &rule_imbalance,
 	&rule_in_place,	   &rule_chatty_pool,	 &rule_samples_lost,   &rule_spawns_unseen,
-	&rule_short,	   &rule_large_future,	 &rule_boxed_future,   &rule_idle_waits,
+	&rule_short,	   &rule_large_future,	 &rule_boxed_future,   &rule_cancelled,
+	&rule_idle_waits,
 };
 #define N_RULES (sizeof(rules) / sizeof(rules[0]))
 
@@ -48,6 +49,15 @@ struct findings {
 };
 
 /* ---- shared facts ---- */
+
+static size_t rule_index(const char *name)
+{
+	size_t i = 0;
+
+	while (i < N_RULES && strcmp(rules[i]->name, name) != 0)
+		i++;
+	return i;
+}
 
 static int on_thread_end(void *ctx, const struct tl_thread *thread)
 {
@@ -139,6 +149,11 @@ const struct recent_wake *rule_wake(const struct rule_state *st, uint64_t serial
 	return serial && wake->serial == serial ? wake : NULL;
 }
 
+const struct rule_state *rule_state_of(const struct rule_state *st, const struct finding_rule *rule)
+{
+	return st->all->states[rule_index(rule->name)];
+}
+
 bool rule_is_worker(const struct rule_state *st, uint32_t thread)
 {
 	return map_get(&rule_facts(st)->workers, thread, 0);
@@ -173,6 +188,13 @@ bool rule_is_quiet(const struct rule_state *st, const struct rule_moment *rm,
 	const struct live_task *live = rule_live(st, rm, t);
 
 	return live && live->quiet;
+}
+
+uint64_t rule_seen_until_ns(const struct rule_state *st, const struct rule_moment *rm)
+{
+	uint64_t end_ns = rule_facts(st)->scope.end_ns;
+
+	return rm->m.now_ns < end_ns ? rm->m.now_ns : end_ns;
 }
 
 /* 1: it was read. */
@@ -395,6 +417,11 @@ static void finding_complete(const struct findings_facts *facts, struct finding 
 		f->from_ns = facts->scope.begin_ns;
 		f->to_ns = facts->scope.end_ns;
 	}
+	/* A moment may be later than the last event. */
+	if (f->to_ns > facts->scope.end_ns)
+		f->to_ns = facts->scope.end_ns;
+	if (f->from_ns > f->to_ns)
+		f->time_ns = f->from_ns = f->to_ns;
 	if (f->process != UINT32_MAX)
 		return;
 	if (t)
@@ -449,15 +476,6 @@ unsigned finding_score(unsigned base, unsigned more, uint64_t part, uint64_t who
 	return base + (unsigned)((share < 1 ? share : 1) * more);
 }
 
-static size_t rule_index(const char *name)
-{
-	size_t i = 0;
-
-	while (i < N_RULES && strcmp(rules[i]->name, name) != 0)
-		i++;
-	return i;
-}
-
 /* What is explained by another finding comes after it. */
 static int compare_drafts(const void *a, const void *b)
 {
@@ -497,7 +515,7 @@ static void link_causes(struct findings *f)
 		{"driver-stalled", {"throttled", "open-poll", "long-polls"}},
 		{"delay", {"throttled", "open-poll", "lifo-slot", "long-polls", "no-cpu"}},
 		{"never-polled", {"pool-full", "open-poll", "long-polls", "no-cpu"}},
-		{"growth", {"no-progress", "channel-full", "pool-full"}},
+		{"growth", {"no-progress", "channel-full", "pool-full", "lock-convoy"}},
 		{"blocking-calls", {"open-poll", "long-polls"}},
 		{"imbalance", {"open-poll", "long-polls", "spin"}},
 	};

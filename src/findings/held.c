@@ -354,14 +354,18 @@ static const struct await_node *held_ready(const struct rule_moment *rm, const s
 	return NULL;
 }
 
-/* For this time, as far as is known, the task has waited for something else. */
+/* For this time, as far as is known, the task has waited for something else: no longer than that was due, and
+ * its timers only where threads do not lack a CPU. */
 static bool waits_long(const struct rule_state *st, const struct rule_moment *rm,
 		       const struct moment_task *t)
 {
 	const struct live_task *live = rule_live(st, rm, t);
+	const struct await_node *own, *leaf = graph_leaf(&rm->graph, t->tree, &own);
+	uint64_t until_ns = rule_seen_until_ns(st, rm);
 
-	return live &&
-	       (live->quiet || (live->since_ns && rm->m.now_ns > live->since_ns + READY_NS));
+	if (leaf && leaf->wait == AW_SLEEP && leaf->value && leaf->value < until_ns)
+		until_ns = leaf->value;
+	return live && (live->quiet || (live->since_ns && until_ns > live->since_ns + READY_NS));
 }
 
 static int judge_held_future(struct rule_state *st, const struct rule_moment *rm)

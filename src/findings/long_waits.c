@@ -13,22 +13,24 @@ void wait_notes_done(struct wait_notes *notes)
 	map_free(&notes->points, free);
 }
 
+static const struct convoy none = {.by.kind = TRACE_KIND_NONE, .before.kind = TRACE_KIND_NONE};
+
 void wait_notes_wake(struct wait_notes *notes, const struct tl_wake *wake)
 {
 	uint64_t source = wake->source_task ? wake->source_task->serial : 0;
 
 	notes->woken = wake->task->serial;
-	notes->last_wake = (struct convoy){.waker_kind = TRACE_KIND_NONE};
+	notes->last_wake = none;
 	if (!source)
 		return;
-	notes->last_wake.waker = source;
-	notes->last_wake.waker_number = wake->source_task->number;
-	notes->last_wake.waker_kind = wake->source_task->kind;
-	if (notes->last_places[source % N_LAST_PLACES].serial == source)
-		notes->last_wake.waker_place = notes->last_places[source % N_LAST_PLACES].place;
+	notes->last_wake.by = (struct waker){.kind = wake->source_task->kind,
+					     .serial = source,
+					     .number = wake->source_task->number};
+	if (notes->last_places[source % N_LAST_PLACES].serial != source)
+		return;
+	notes->last_wake.by.place = notes->last_places[source % N_LAST_PLACES].place;
+	notes->last_wake.before = notes->last_places[source % N_LAST_PLACES].by;
 }
-
-static const struct convoy none = {.waker_kind = TRACE_KIND_NONE};
 
 static void end_convoy(struct long_waits *w)
 {
@@ -84,6 +86,8 @@ int wait_notes_wait(struct wait_notes *notes, const struct tl_wait *wait)
 		return 0;
 	notes->last_places[serial % N_LAST_PLACES].serial = serial;
 	notes->last_places[serial % N_LAST_PLACES].place = wait->place;
+	notes->last_places[serial % N_LAST_PLACES].by =
+		(notes->woken == serial ? &notes->last_wake : &none)->by;
 	if (wait->end_ns - wait->begin_ns < LONG_WAIT_NS)
 		return 0;
 	w = map_get_or_new(&notes->points, wait->task->kind, wait->place, sizeof(*w));

@@ -12,11 +12,16 @@
 #define CONVOY_PAUSE_NS (5 * NSEC_PER_MSEC)
 #define CONVOY_WAITS 3
 
-/* Waits that end one right after the other: who ended the first, and where that task had waited before. */
+/* Who ended a wait, and where that task had waited before. */
+struct waker {
+	uint32_t kind; /* TRACE_KIND_NONE: no task's poll did */
+	uint64_t serial, number, place;
+};
+
+/* Waits that end one right after the other: who ended the first, and who had ended that one's own wait. */
 struct convoy {
 	uint64_t n, last_ns;
-	uint32_t waker_kind; /* TRACE_KIND_NONE: no task's poll did */
-	uint64_t waker, waker_number, waker_place;
+	struct waker by, before;
 };
 
 /* The long waits of tasks of a kind at a place. */
@@ -41,6 +46,7 @@ struct wait_notes {
 	struct map points; /* struct long_waits, by kind, place */
 	struct {
 		uint64_t serial, place;
+		struct waker by;      /* who ended that wait */
 	} last_places[N_LAST_PLACES]; /* by serial, modulo N_LAST_PLACES */
 	struct convoy last_wake;
 	uint64_t woken; /* by it */

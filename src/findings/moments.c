@@ -114,15 +114,6 @@ const struct finding_rule rule_deadlock = {
 	.judge_moment = judge_deadlock,
 };
 
-/* It awaits a future without a size, which keeps nothing, and so no waker: std::future::pending(), say. It is
- * there to be aborted. */
-static bool awaits_pending(const struct await_node *n)
-{
-	while (n && n->n_children == 1)
-		n = n->children[0];
-	return n && n->kind == AN_ASYNC && n->state == AS_SUSPENDED && !n->n_children;
-}
-
 static int judge_lost_task(struct rule_state *st, const struct rule_moment *rm)
 {
 	const struct graph *g = &rm->graph;
@@ -133,7 +124,7 @@ static int judge_lost_task(struct rule_state *st, const struct rule_moment *rm)
 	for (size_t i = 0; i < g->n_lost; i++) {
 		const struct moment_task *t = &rm->m.tasks[g->lost[i].task];
 
-		if (t->state == IS_IDLE && t->tree && awaits_pending(t->tree))
+		if (g->lost[i].pending)
 			continue;
 		if (!d && !(d = rule_finds(st, 0)))
 			return 0;
@@ -166,13 +157,14 @@ const struct finding_rule rule_lost_task = {
 
 /* ---- polls from before, which go on ---- */
 
-static void find_stuck_poll(struct rule_state *st, const struct rule_moment *rm,
-			    const struct moment_task *t, const struct moment_thread *thread)
+static struct finding_draft *find_stuck_poll(struct rule_state *st, const struct rule_moment *rm,
+					     const struct moment_task *t,
+					     const struct moment_thread *thread)
 {
 	struct finding_draft *d = rule_finds(st, 96);
 
 	if (!d)
-		return;
+		return NULL;
 	buf_printf(&d->text, "thread %u", thread->tid);
 	if (thread->name && *thread->name) {
 		buf_str(&d->text, " (");
@@ -193,6 +185,24 @@ static void find_stuck_poll(struct rule_state *st, const struct rule_moment *rm,
 	}
 	finding_of_moment(d, st, rm, t);
 	finding_spans(d, rule_facts(st)->scope.begin_ns, rm->m.now_ns);
+	return d;
+}
+
+/* Those of a family that are in one call, or compute, at one line of the program's own. */
+struct stuck_group {
+	struct finding_draft *d;
+	const struct moment_kind *kind;
+	const struct moment_thread *thread;
+	uint64_t n;
+};
+
+static bool same_stand(const struct stuck_group *g, const struct moment_task *t,
+		       const struct moment_thread *thread)
+{
+	const struct moment_frame *a = moment_own_frame(g->thread), *b = moment_own_frame(thread);
+
+	return g->kind == t->kind && g->thread->call == thread->call && a && b &&
+	       a->line == b->line && !strcmp(a->function, b->function);
 }
 
 /* Without a call it may only be slow, or have no CPU. */
@@ -220,9 +230,12 @@ static bool is_unpolled(const struct rule_state *st, const struct rule_moment *r
  * the time. One that ran when it began may have ended its poll before there were hooks. */
 static int judge_stuck_poll(struct rule_state *st, const struct rule_moment *rm)
 {
+	struct stuck_group groups[MOST_FINDINGS];
+	size_t n = 0, i;
+
 	if (rm->m.when != MOMENT_END)
 		return 0;
-	for (size_t k = 0, n = 0; k < rm->m.n_tasks && n < MOST_FINDINGS; k++) {
+	for (size_t k = 0; k < rm->m.n_tasks; k++) {
 		const struct moment_task *t = &rm->m.tasks[k];
 		const struct moment_thread *thread = moment_thread_of(&rm->m, t);
 
@@ -230,8 +243,25 @@ static int judge_stuck_poll(struct rule_state *st, const struct rule_moment *rm)
 		    (!thread->call && rule_facts(st)->scope.length_ns < COMPUTES_NS) ||
 		    !is_unpolled(st, rm, t))
 			continue;
-		find_stuck_poll(st, rm, t, thread);
-		n++;
+		for (i = 0; i < n && !same_stand(&groups[i], t, thread); i++)
+			;
+		if (i < n) {
+			groups[i].n++;
+			finding_of_moment(groups[i].d, st, rm, t);
+		} else if (n < MOST_FINDINGS) {
+			groups[n] = (struct stuck_group){find_stuck_poll(st, rm, t, thread),
+							 t->kind, thread, 1};
+			if (!groups[n++].d)
+				return 0;
+		}
+	}
+	for (i = 0; i < n; i++) {
+		if (groups[i].n == 1)
+			continue;
+		buf_str(&groups[i].d->text, "; ");
+		say_count(&groups[i].d->text, groups[i].n - 1,
+			  "other thread is in such a poll, too",
+			  "other threads are in such polls, too");
 	}
 	return 0;
 }
@@ -258,12 +288,35 @@ static bool had_no_event(const struct rule_state *st, const struct rule_moment *
 	return !live || live->quiet;
 }
 
+struct pool_stuck_state {
+	struct rule_state st;
+	struct map goes_on; /* processes in which a closure has ended */
+};
+
+static int pool_stuck_on_poll(void *ctx, const struct tl_poll *poll)
+{
+	struct pool_stuck_state *s = ctx;
+	const struct trace_thread *t =
+		trace_reader_thread(rule_facts(&s->st)->reader, poll->thread);
+
+	if (poll->task->role != TR_BLOCKING || poll->outcome == TO_UNKNOWN || !t)
+		return 0;
+	return map_put_const(&s->goes_on, t->process, 0, s);
+}
+
+static void done_pool_stuck(struct rule_state *st)
+{
+	map_done(&((struct pool_stuck_state *)st)->goes_on);
+}
+
 static int judge_pool_stuck(struct rule_state *st, const struct rule_moment *rm)
 {
 	const struct moment_task *first = NULL, *waits = NULL;
 	size_t n_run = 0, n_wait = 0;
 	struct finding_draft *d;
 
+	if (map_get(&((struct pool_stuck_state *)st)->goes_on, rm->m.process, 0))
+		return 0;
 	for (size_t k = 0; k < rm->m.n_tasks && rm->m.when == MOMENT_END; k++) {
 		const struct moment_task *t = &rm->m.tasks[k];
 
@@ -302,8 +355,10 @@ const struct finding_rule rule_pool_stuck = {
 		  "its "
 		  "own",
 	.stays = true,
-	.state_bytes = sizeof(struct rule_state),
+	.sink = &(const struct timeline_sink){.poll = pool_stuck_on_poll},
+	.state_bytes = sizeof(struct pool_stuck_state),
 	.judge_moment = judge_pool_stuck,
+	.done = done_pool_stuck,
 	.needs_events = true,
 };
 
@@ -360,7 +415,7 @@ static int judge_overdue(struct rule_state *st, const struct rule_moment *rm)
 	uint64_t looked_ns = looked_at_ns((struct overdue_state *)st, &rm->m);
 	const struct await_node *worst_own = NULL;
 	const struct moment_task *worst = NULL;
-	uint64_t late = 0, n = 0;
+	uint64_t now_ns = rule_seen_until_ns(st, rm), late = 0, n = 0;
 
 	for (size_t k = 0; k < rm->m.n_tasks; k++) {
 		const struct moment_task *t = &rm->m.tasks[k];
@@ -369,13 +424,13 @@ static int judge_overdue(struct rule_state *st, const struct rule_moment *rm)
 		if (t->state != IS_IDLE || !t->tree || !rm->m.now_ns)
 			continue;
 		leaf = graph_leaf(&rm->graph, t->tree, &own);
-		if (!leaf || leaf->wait != AW_SLEEP || !leaf->value || leaf->value > rm->m.now_ns ||
-		    rm->m.now_ns - leaf->value < OVERDUE_NS || leaf->value <= looked_ns)
+		if (!leaf || leaf->wait != AW_SLEEP || !leaf->value || leaf->value > now_ns ||
+		    now_ns - leaf->value < OVERDUE_NS || leaf->value <= looked_ns)
 			continue;
 		n++;
-		if (rm->m.now_ns - leaf->value <= late)
+		if (now_ns - leaf->value <= late)
 			continue;
-		late = rm->m.now_ns - leaf->value;
+		late = now_ns - leaf->value;
 		worst = t;
 		worst_own = own;
 	}
@@ -393,7 +448,7 @@ static int judge_overdue(struct rule_state *st, const struct rule_moment *rm)
 		say_at(&d->text, worst_own->file, worst_own->line, worst_own->name);
 	buf_str(&d->text, ": no worker looks at timers");
 	finding_of_moment(d, st, rm, worst);
-	finding_spans(d, rm->m.now_ns - late, rm->m.now_ns);
+	finding_spans(d, now_ns - late, now_ns);
 	return 0;
 }
 

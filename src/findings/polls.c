@@ -2,6 +2,7 @@
 /* Polls that keep their worker: long ones, one that does not end, blocking calls in short ones. */
 #include "base/compare.h"
 #include "findings/rule.h"
+#include "moment/threads.h"
 
 #include "base/map.h"
 #include "base/vec.h"
@@ -69,6 +70,8 @@ static bool lock_is_runtimes(const struct rule_state *st, const struct poll_note
 	return false;
 }
 
+static const char advice_in_call[] = "use the runtime's own version of the call, or spawn_blocking";
+
 static const char *advice_for(const struct rule_state *st, const struct poll_note *note)
 {
 	if (note->call == TB_NONE)
@@ -79,7 +82,7 @@ static const char *advice_for(const struct rule_state *st, const struct poll_not
 	if (trace_call_waits_for_lock(note->call))
 		return "use the runtime's own lock or channel, or hold the lock for a short time "
 		       "only";
-	return "use the runtime's own version of the call, or spawn_blocking";
+	return advice_in_call;
 }
 
 /* ---- a poll that does not end ---- */
@@ -118,55 +121,6 @@ static int open_on_poll(void *ctx, const struct tl_poll *poll)
 	};
 	return 0;
 }
-
-static int judge_open_poll(struct rule_state *st)
-{
-	struct open_polls_state *s = (struct open_polls_state *)st;
-	uint64_t end_ns = rule_facts(st)->scope.end_ns;
-
-	for (size_t i = 0; i < s->n; i++) {
-		const struct open_poll_found *o = &s->found[i];
-		uint64_t ns = tl_poll_held_ns(&o->poll);
-		struct finding_draft *d;
-
-		if (o->poll.end_ns < end_ns || !keeps_worker(st, o->role, o->poll.thread))
-			continue;
-		d = rule_finds(st, finding_score(40, 55, ns, NSEC_PER_SEC, 1));
-		if (!d)
-			return 0;
-		say_handler(st, &d->text, o->kind, o->handler);
-		buf_printf(&d->text, " (task %llu) has been in one poll for ",
-			   (unsigned long long)o->number);
-		text_duration(&d->text, ns);
-		buf_str(&d->text, " when the recording ended");
-		say_inside(st, &d->text, &o->note, false);
-		buf_str(&d->text, ": ");
-		say_thread(st, &d->text, o->poll.thread);
-		buf_str(&d->text, " ran nothing else meanwhile");
-		d->f.advice = advice_for(st, &o->note);
-		d->f.kind = o->kind;
-		d->f.handler = o->handler;
-		finding_spans(d, o->poll.begin_ns, end_ns);
-		finding_on(d, o->poll.thread);
-		finding_of(d, o->serial, o->number);
-		d->f.stack = o->note.stack;
-	}
-	return 0;
-}
-
-static void done_open_poll(struct rule_state *st)
-{
-	free(((struct open_polls_state *)st)->found);
-}
-
-const struct finding_rule rule_open_poll = {
-	.name = "open-poll",
-	.title = "a poll that does not end",
-	.sink = &(const struct timeline_sink){.poll = open_on_poll},
-	.state_bytes = sizeof(struct open_polls_state),
-	.judge = judge_open_poll,
-	.done = done_open_poll,
-};
 
 /* ---- long polls ---- */
 
@@ -327,21 +281,61 @@ static bool same_line(const struct rule_state *st, uint64_t stack, uint64_t othe
 	       !strcmp(a.data, b.data);
 }
 
-/* Polls that wait for a lock at the line at which others make a call: these have it meanwhile. NULL: none. */
-static const struct long_group *has_its_lock(const struct rule_state *st,
-					     struct long_group *const *groups, size_t n,
-					     const struct long_group *g)
+/* Whether such polls are in a call for long that waits for no lock, and which may have one. */
+static bool may_have_lock(const struct rule_state *st, const struct long_group *g)
 {
-	for (size_t i = 0; i < n && g->note.call != TB_NONE; i++) {
-		const struct long_group *other = groups[i];
+	return g->note.call != TB_NONE && !trace_call_waits_for_lock(g->note.call) &&
+	       keeps_worker(st, g->role, g->thread) && !excused(st, g);
+}
 
-		if (trace_call_waits_for_lock(g->note.call) && other->note.call != TB_NONE &&
-		    !trace_call_waits_for_lock(other->note.call) &&
-		    keeps_worker(st, other->role, other->thread) && !excused(st, other) &&
-		    same_line(st, g->note.stack, other->note.stack))
-			return other;
+/* Polls that wait for a lock at the line at which others make a call: these have it meanwhile. NULL: none. */
+static const struct long_group *has_lock_at(const struct rule_state *st,
+					    const struct poll_note *note)
+{
+	const struct long_polls_state *s =
+		(const struct long_polls_state *)rule_state_of(st, &rule_long_polls);
+	const struct map_entry *e;
+	size_t pos = 0;
+
+	if (note->call == TB_NONE || !trace_call_waits_for_lock(note->call))
+		return NULL;
+	while ((e = map_next(&s->groups, &pos)))
+		if (may_have_lock(st, e->value) &&
+		    same_line(st, note->stack, ((const struct long_group *)e->value)->note.stack))
+			return e->value;
+	return NULL;
+}
+
+/* The same of a thread that waits for a lock when the recording ends. */
+static const struct long_group *has_lock_of_thread(const struct rule_state *st,
+						   const struct moment_thread *t)
+{
+	const struct long_polls_state *s =
+		(const struct long_polls_state *)rule_state_of(st, &rule_long_polls);
+	const struct moment_frame *f = moment_own_frame(t);
+	const char *call = moment_call_name(t);
+	_cleanup_buf_ struct buf at = BUF_INIT;
+	const struct map_entry *e;
+	size_t pos = 0;
+
+	if (!f || !call || strcmp(call, "futex") != 0)
+		return NULL;
+	say_at(&at, f->file, f->line, f->function);
+	while ((e = map_next(&s->groups, &pos))) {
+		const struct long_group *g = e->value;
+		_cleanup_buf_ struct buf line = BUF_INIT;
+
+		if (may_have_lock(st, g) && say_stack(st, &line, g->note.stack) && line.data &&
+		    at.data && !strncmp(at.data, " at ", 4) && !strcmp(at.data + 4, line.data))
+			return g;
 	}
 	return NULL;
+}
+
+static void say_has_lock(struct buf *out, const struct long_group *holder)
+{
+	buf_printf(out, ", for a lock that others have meanwhile, in %s",
+		   trace_call_name(holder->note.call));
 }
 
 /* Handlers are recognised once debug information has been read, some time after a recording's begin:
@@ -379,7 +373,7 @@ static int judge_long_polls(struct rule_state *st)
 		if (!keeps_worker(st, g->role, g->thread) || excused(st, g) ||
 		    is_before_handlers(groups, s->groups.n, g))
 			continue;
-		holder = has_its_lock(st, groups, s->groups.n, g);
+		holder = has_lock_at(st, &g->note);
 		most = holder ? long_score(st, holder) - 1 : score;
 		d = rule_finds(st, score < most ? score : most);
 		if (!d)
@@ -387,8 +381,7 @@ static int judge_long_polls(struct rule_state *st)
 		n++;
 		say_long(st, &d->text, g);
 		if (holder)
-			buf_printf(&d->text, ", for a lock that others have meanwhile, in %s",
-				   trace_call_name(holder->note.call));
+			say_has_lock(&d->text, holder);
 		d->f.advice = advice_for(st, &g->note);
 		d->f.kind = g->kind;
 		d->f.handler = g->handler;
@@ -413,6 +406,90 @@ const struct finding_rule rule_long_polls = {
 	.state_bytes = sizeof(struct long_polls_state),
 	.judge = judge_long_polls,
 	.done = done_long_polls,
+};
+
+/* ---- a poll that does not end, judged with the long ones ---- */
+
+/* The thread when the recording ends; NULL: not known. */
+static const struct moment_thread *end_thread(const struct rule_state *st, uint32_t thread)
+{
+	const struct findings_facts *facts = rule_facts(st);
+	const struct trace_thread *t = trace_reader_thread(facts->reader, thread);
+
+	for (size_t k = 0; t && k < facts->n_moments; k++) {
+		const struct trace_moment *m = &facts->moments[k].m;
+
+		for (size_t i = 0; i < m->n_threads && m->when == MOMENT_END; i++)
+			if (m->process == t->process && m->threads[i].tid == t->tid)
+				return &m->threads[i];
+	}
+	return NULL;
+}
+
+static int judge_open_poll(struct rule_state *st)
+{
+	struct open_polls_state *s = (struct open_polls_state *)st;
+	uint64_t end_ns = rule_facts(st)->scope.end_ns;
+
+	for (size_t i = 0; i < s->n; i++) {
+		const struct open_poll_found *o = &s->found[i];
+		uint64_t ns = tl_poll_held_ns(&o->poll);
+		unsigned most;
+		const struct moment_thread *t = end_thread(st, o->poll.thread);
+		const struct long_group *holder = NULL;
+		struct finding_draft *d;
+
+		if (o->poll.end_ns < end_ns || !keeps_worker(st, o->role, o->poll.thread))
+			continue;
+		d = rule_finds(st, finding_score(40, 55, ns, NSEC_PER_SEC, 1));
+		if (!d)
+			return 0;
+		say_handler(st, &d->text, o->kind, o->handler);
+		buf_printf(&d->text, " (task %llu) has been in one poll for ",
+			   (unsigned long long)o->number);
+		text_duration(&d->text, ns);
+		buf_str(&d->text, " when the recording ended");
+		/* The call in which it is then is not among those that have ended. */
+		if (t && t->call && o->note.calls_ns < ns / 2) {
+			buf_str(&d->text, ", in ");
+			say_call(&d->text, t);
+			holder = has_lock_of_thread(st, t);
+		} else {
+			say_inside(st, &d->text, &o->note, false);
+			holder = has_lock_at(st, &o->note);
+		}
+		if (holder) {
+			say_has_lock(&d->text, holder);
+			most = long_score(st, holder) - 1;
+			d->f.score = d->f.score < most ? d->f.score : most;
+		}
+		buf_str(&d->text, ": ");
+		say_thread(st, &d->text, o->poll.thread);
+		buf_str(&d->text, " ran nothing else meanwhile");
+		d->f.advice = t && t->call && o->note.call == TB_NONE ? advice_in_call
+								      : advice_for(st, &o->note);
+		d->f.kind = o->kind;
+		d->f.handler = o->handler;
+		finding_spans(d, o->poll.begin_ns, end_ns);
+		finding_on(d, o->poll.thread);
+		finding_of(d, o->serial, o->number);
+		d->f.stack = o->note.stack;
+	}
+	return 0;
+}
+
+static void done_open_poll(struct rule_state *st)
+{
+	free(((struct open_polls_state *)st)->found);
+}
+
+const struct finding_rule rule_open_poll = {
+	.name = "open-poll",
+	.title = "a poll that does not end",
+	.sink = &(const struct timeline_sink){.poll = open_on_poll},
+	.state_bytes = sizeof(struct open_polls_state),
+	.judge = judge_open_poll,
+	.done = done_open_poll,
 };
 
 /* ---- blocking calls ---- */

@@ -19,6 +19,7 @@ struct pool_family {
 	uint64_t n_open, n_waiting; /* running, or not begun, when the trace ended */
 	uint16_t call;		    /* that took longest */
 	uint64_t call_ns;
+	uint64_t delays_ns; /* until they began */
 };
 
 struct pool_state {
@@ -230,8 +231,10 @@ const struct finding_rule rule_pool_full = {
 
 /* ---- too small for a thread ---- */
 
+#define CHATTY_CLOSURES 1000
 #define CHATTY_PER_SECOND 2000.0
 #define CHATTY_NS (20 * NSEC_PER_USEC)
+#define CHATTY_SHARE 2 /* half of the recording went by on the way to the pool */
 
 static int chatty_on_poll(void *ctx, const struct tl_poll *poll)
 {
@@ -241,13 +244,24 @@ static int chatty_on_poll(void *ctx, const struct tl_poll *poll)
 	if (poll->task->role != TR_BLOCKING || !tl_poll_measured(poll))
 		return 0;
 	f = pool_family(s, poll->task->kind);
-	return f ? hist_add(&f->runs, poll->end_ns - poll->begin_ns) : -ENOMEM;
+	if (!f)
+		return -ENOMEM;
+	if (poll->scheduled_ns)
+		f->delays_ns += poll->begin_ns - poll->scheduled_ns;
+	return hist_add(&f->runs, poll->end_ns - poll->begin_ns);
+}
+
+/* Many a second, or as many as there can be one after the other. */
+static bool is_chatty(const struct pool_family *f, uint64_t length_ns)
+{
+	return f->runs.count >= CHATTY_CLOSURES && hist_quantile(&f->runs, 0.5) < CHATTY_NS &&
+	       ((double)f->runs.count >= CHATTY_PER_SECOND * (double)length_ns / 1e9 ||
+		f->delays_ns >= length_ns / CHATTY_SHARE);
 }
 
 static int judge_chatty(struct rule_state *st)
 {
 	struct pool_state *s = (struct pool_state *)st;
-	double seconds = (double)rule_facts(st)->scope.length_ns / 1e9;
 	const struct map_entry *e;
 	size_t at = 0;
 
@@ -256,8 +270,7 @@ static int judge_chatty(struct rule_state *st)
 		uint64_t p50 = hist_quantile(&f->runs, 0.5);
 		struct finding_draft *d;
 
-		if (f->runs.count < 1000 || p50 >= CHATTY_NS ||
-		    (double)f->runs.count < CHATTY_PER_SECOND * seconds)
+		if (!is_chatty(f, rule_facts(st)->scope.length_ns))
 			continue;
 		d = rule_finds(st, 30);
 		if (!d)

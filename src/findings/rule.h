@@ -72,7 +72,7 @@ extern const struct finding_rule rule_pool_full, rule_chatty_pool, rule_in_place
 /* waits.c */
 extern const struct finding_rule rule_no_progress, rule_convoy;
 /* tasks.c */
-extern const struct finding_rule rule_panicked, rule_growth;
+extern const struct finding_rule rule_panicked, rule_growth, rule_cancelled;
 /* futures.c */
 extern const struct finding_rule rule_dropped;
 
@@ -102,6 +102,9 @@ struct findings_facts {
 };
 
 const struct findings_facts *rule_facts(const struct rule_state *st);
+/* What another rule has collected. */
+const struct rule_state *rule_state_of(const struct rule_state *st,
+				       const struct finding_rule *rule);
 bool rule_is_worker(const struct rule_state *st, uint32_t thread);
 /* How many of these are. */
 uint32_t rule_count_workers(const struct rule_state *st, const uint32_t *threads, size_t n);
@@ -121,6 +124,9 @@ const struct live_task *rule_live(const struct rule_state *st, const struct rule
 /* Whether it is alive and had no event in the whole recording. */
 bool rule_is_quiet(const struct rule_state *st, const struct rule_moment *rm,
 		   const struct moment_task *t);
+
+/* Until when there are events before its moment: on a busy machine it is taken long after the last one. */
+uint64_t rule_seen_until_ns(const struct rule_state *st, const struct rule_moment *rm);
 
 /* A wake by its serial, where it is not too long ago; NULL. */
 struct recent_wake {

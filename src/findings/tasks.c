@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Lives of tasks: those that panicked, families that only grow. */
+/* Lives of tasks: those that panicked or were cancelled, families that only grow. */
 #include "findings/rule.h"
 
 #include "base/map.h"
@@ -16,6 +16,8 @@ struct tasks_family {
 	/* Of those that wait when the trace ends: for sockets; elsewhere, and where the last one. */
 	uint64_t n_at_sockets, n_elsewhere, place;
 	uint64_t panicked_task, panicked_serial;
+	/* Of those that are cancelled, after a poll: with the length of their lives, where it is known. */
+	uint64_t n_cancelled, n_lives, lives_ns, cancelled_task, cancelled_serial;
 	uint64_t panic_stack, panic_message; /* of the first for which they are known: 1 + index */
 };
 
@@ -301,5 +303,106 @@ const struct finding_rule rule_growth = {
 		},
 	.state_bytes = sizeof(struct tasks_state),
 	.judge = judge_growth,
+	.done = done_tasks,
+};
+
+/* ---- tasks that are cancelled ---- */
+
+#define CANCELLED_TASKS 20
+#define CANCELLED_SHARE 90 /* percent of those that have ended */
+
+/* That it was polled before, says that it was at work. */
+static int cancelled_on_task_end(void *ctx, struct tl_task *task)
+{
+	struct tasks_family *f;
+
+	if (!task->end_ns || task->role != TR_TASK || task->outcome == TO_PENDING ||
+	    task->outcome == TO_UNKNOWN)
+		return 0;
+	f = tasks_family(ctx, task->kind);
+	if (!f)
+		return -ENOMEM;
+	f->n_ended++;
+	if (task->outcome != TO_CANCELLED || !task->n_polls)
+		return 0;
+	f->n_cancelled++;
+	if (task->spawn_seen) {
+		f->n_lives++;
+		f->lives_ns += task->end_ns - task->spawn_ns;
+	}
+	f->cancelled_serial = task->serial;
+	f->cancelled_task = task->number;
+	return 0;
+}
+
+static int cancelled_on_wait(void *ctx, const struct tl_wait *wait)
+{
+	struct tasks_family *f;
+
+	if (wait->state != TS_WAITING || wait->next != TS_DONE || !wait->place ||
+	    wait->task->role != TR_TASK)
+		return 0;
+	f = tasks_family(ctx, wait->task->kind);
+	if (!f)
+		return -ENOMEM;
+	f->place = wait->place;
+	return 0;
+}
+
+static int judge_cancelled(struct rule_state *st)
+{
+	struct tasks_state *s = (struct tasks_state *)st;
+	const struct map_entry *e;
+	size_t pos = 0;
+
+	while ((e = map_next(&s->families, &pos))) {
+		const struct tasks_family *f = e->value;
+		uint32_t kind = (uint32_t)e->a;
+		struct finding_draft *d;
+
+		if (f->n_cancelled < CANCELLED_TASKS ||
+		    f->n_cancelled * 100 < f->n_ended * CANCELLED_SHARE)
+			continue;
+		/* Some are there to be cancelled: heartbeats, the losers of a race. */
+		d = rule_finds(st, finding_score(25, 20, f->n_cancelled, 500, 1));
+		if (!d)
+			return 0;
+		say_count(&d->text, f->n_cancelled, "task of ", "tasks of ");
+		say_family(st, &d->text, kind);
+		buf_str(&d->text, " were cancelled before they had ended");
+		if (f->n_lives) {
+			buf_str(&d->text, ", after ");
+			text_duration(&d->text, f->lives_ns / f->n_lives);
+			buf_str(&d->text, " on average");
+		}
+		if (f->place) {
+			buf_str(&d->text, ", while they waited at ");
+			say_place(st, &d->text, f->place);
+		}
+		buf_str(&d->text, "; ");
+		if (f->n_ended > f->n_cancelled)
+			text_exact(&d->text, f->n_ended - f->n_cancelled);
+		else
+			buf_str(&d->text, "none");
+		buf_str(&d->text, " ended by itself");
+		d->f.kind = kind;
+		d->f.place = f->place;
+		finding_of(d, f->cancelled_serial, f->cancelled_task);
+	}
+	return 0;
+}
+
+const struct finding_rule rule_cancelled = {
+	.name = "cancelled",
+	.title = "tasks that are cancelled",
+	.advice = "if a timeout aborts them, it is shorter than what they do takes",
+	.sink =
+		&(const struct timeline_sink){
+			.task_end = cancelled_on_task_end,
+			.wait = cancelled_on_wait,
+		},
+	.needs_events = true,
+	.state_bytes = sizeof(struct tasks_state),
+	.judge = judge_cancelled,
 	.done = done_tasks,
 };

@@ -269,11 +269,30 @@ static bool is_lock(const struct rule_state *st, uint64_t place)
 	       place_awaits_a(st, place, "RwLock");
 }
 
+static bool is_semaphore(const struct rule_state *st, uint64_t place)
+{
+	return place_awaits_a(st, place, "emaphore") && !place_is_send(st, place);
+}
+
+/* Who had it. One whose last wait was for it, too, had only just got it, from the one before. */
+static const struct waker *holder_of(const struct rule_state *st, const struct convoy *c)
+{
+	bool just_got = c->by.place && (is_lock(st, c->by.place) || is_semaphore(st, c->by.place));
+
+	return just_got && c->before.kind != TRACE_KIND_NONE ? &c->before : &c->by;
+}
+
+/* Where it had waited with it; 0: not known, or it had waited for it there. */
+static uint64_t held_at(const struct rule_state *st, const struct waker *w)
+{
+	return is_lock(st, w->place) || is_semaphore(st, w->place) ? 0 : w->place;
+}
+
 /* Where no convoy forms, since one task alone waits: for much of the recording, by a holder that waits
  * for something else than messages and sockets, which may come when they like. */
 static bool waits_alone(const struct rule_state *st, const struct long_waits *p)
 {
-	uint64_t place = p->longest.waker_place;
+	uint64_t place = held_at(st, holder_of(st, &p->longest));
 	enum wait_for holder_waits = place_waits_for(st, place);
 
 	return p->n_waits >= CONVOY_WAITS &&
@@ -328,12 +347,23 @@ static void say_holder(const struct rule_state *st, struct finding_draft *d, uin
 	finding_of_moment(d, st, rm, t);
 }
 
-static void find_convoy(struct rule_state *st, const struct long_waits *p)
+/* A semaphore may be there to make tasks wait: then it is no warning, unless they become more and more. */
+static unsigned convoy_score(const struct rule_state *st, const struct long_waits *p,
+			     bool semaphore)
 {
-	const struct convoy *worst = p->n_convoys ? &p->worst : &p->longest;
-	uint64_t length = rule_facts(st)->scope.length_ns;
-	struct finding_draft *d =
-		rule_finds(st, finding_score(p->n_convoys ? 45 : 35, 40, p->sum_ns, length, 1));
+	unsigned score = finding_score(p->n_convoys ? 45 : 35, 40, p->sum_ns,
+				       rule_facts(st)->scope.length_ns, 1);
+
+	return semaphore && p->n_open <= p->n_waits && score >= FINDING_WARNING
+		       ? FINDING_WARNING - 1
+		       : score;
+}
+
+static void find_convoy(struct rule_state *st, const struct long_waits *p, bool semaphore)
+{
+	const struct waker *holder = holder_of(st, p->n_convoys ? &p->worst : &p->longest);
+	uint64_t place = held_at(st, holder);
+	struct finding_draft *d = rule_finds(st, convoy_score(st, p, semaphore));
 
 	if (!d)
 		return;
@@ -345,17 +375,23 @@ static void find_convoy(struct rule_state *st, const struct long_waits *p)
 	say_place(st, &d->text, p->place);
 	buf_str(&d->text, " took up to ");
 	text_duration(&d->text, p->max_ns);
-	if (worst->waker_kind != TRACE_KIND_NONE) {
+	if (semaphore && p->n_open) {
+		buf_str(&d->text, ", and ");
+		say_count(&d->text, p->n_open, "waits", "wait");
+		buf_str(&d->text, " when the recording ends");
+	}
+	if (holder->kind != TRACE_KIND_NONE) {
 		buf_str(&d->text, ": ");
-		say_family(st, &d->text, worst->waker_kind);
-		buf_str(&d->text, " let go at the end of ");
+		say_family(st, &d->text, holder->kind);
+		buf_str(&d->text, semaphore ? " gave a permit back at the end of "
+					    : " let go at the end of ");
 		if (p->n_convoys)
 			say_count(&d->text, p->n_convoys, "convoy", "convoys");
 		else
 			buf_str(&d->text, "the longest");
-		if (worst->waker_place) {
+		if (place) {
 			buf_str(&d->text, "; it had held it while it waited at ");
-			say_place(st, &d->text, worst->waker_place);
+			say_place(st, &d->text, place);
 		}
 	} else {
 		buf_str(&d->text, ", in ");
@@ -366,7 +402,10 @@ static void find_convoy(struct rule_state *st, const struct long_waits *p)
 	d->f.place = p->place;
 	finding_spans(d, p->time_ns, p->time_ns + p->max_ns);
 	finding_of(d, p->serial, p->number);
-	finding_of(d, worst->waker, worst->waker_number);
+	finding_of(d, holder->serial, holder->number);
+	if (semaphore)
+		d->f.advice = "give the permit back before what takes long, or make that shorter; "
+			      "more permits let more tasks go on at a time";
 }
 
 static int judge_convoy(struct rule_state *st)
@@ -376,11 +415,14 @@ static int judge_convoy(struct rule_state *st)
 
 	for (size_t i = 0, n = 0; points && i < rule_facts(st)->waits.points.n && n < MOST_FINDINGS;
 	     i++) {
-		if (!points[i]->n_waits || !is_lock(st, points[i]->place))
+		bool lock = is_lock(st, points[i]->place),
+		     semaphore = !lock && is_semaphore(st, points[i]->place);
+
+		if (!points[i]->n_waits || (!lock && !semaphore))
 			continue;
 		if (!points[i]->n_convoys && !waits_alone(st, points[i]))
 			continue;
-		find_convoy(st, points[i]);
+		find_convoy(st, points[i], semaphore);
 		n++;
 	}
 	free(points);

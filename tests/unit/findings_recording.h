@@ -26,7 +26,7 @@
 #define US NSEC_PER_USEC
 #define START (5000 * MS)
 #define N_THREADS 26
-#define N_RULES 48
+#define N_RULES 49
 
 enum { K_TASK, K_OTHER, K_WORKER, K_JOB, K_ROOT, K_FUTURE, K_IN_PLACE, K_HANDLER, N_KINDS };
 
@@ -54,7 +54,7 @@ static const struct trace_kind kinds[N_KINDS] = {
 	[K_IN_PLACE] = {.role = TR_WORKER, .name = "block_in_place", .full_name = "block_in_place"},
 };
 
-enum { P_NONE, P_LOCK, P_SLEEP, P_SOCKET, P_NOTIFY, P_SEND, P_SLEEP_TOO, P_CONNECT };
+enum { P_NONE, P_LOCK, P_SLEEP, P_SOCKET, P_NOTIFY, P_SEND, P_SLEEP_TOO, P_CONNECT, P_PERMIT };
 
 static const struct trace_place places[] = {
 	{.function = "app::task",
@@ -93,6 +93,11 @@ static const struct trace_place places[] = {
 	 .line = 60,
 	 .flags = TRACE_PLACE_OWN,
 	 .awaits = "tokio::net::tcp::stream::connect"},
+	{.function = "app::task",
+	 .file = "src/main.rs",
+	 .line = 80,
+	 .flags = TRACE_PLACE_OWN,
+	 .awaits = "tokio::sync::batch_semaphore::Acquire"},
 };
 
 /* Innermost first. C is nobody's own code, also where its source file is known. */

@@ -455,6 +455,50 @@ static void test_spin(void **state)
 	expect_rule(&rec, "spin", NULL);
 }
 
+/* It computes for that long, and yields. */
+static void test_yields_at_work(void **state)
+{
+	for (unsigned us = 100; us <= 200; us += 100) {
+		struct recording rec = {.length_ns = 1000 * MS};
+		char *got;
+		(void)state;
+		worker(&rec, 0);
+		spawn(&rec, 0, 1 * MS, K_TASK, 1);
+		for (unsigned i = 0; i < 2000; i++) {
+			uint64_t t = 2 * MS + i * 400 * US;
+
+			poll_begin(&rec, 0, t, K_TASK, 1);
+			at(&rec, 0, t + US, TE_WAKE, TW_RUNNING, K_TASK, 1, 0);
+			poll_end(&rec, 0, t + us * US, K_TASK, 1, TO_PENDING, P_NOTIFY);
+		}
+		got = judged_from(&rec, FINDING_WARNING);
+		assert_int_equal(!!strstr(got, "spin: "), us == 100);
+		free(got);
+	}
+}
+
+/* The runtime puts the wake off until the worker has looked for events: the budget ended the poll. */
+static void test_spin_budget(void **state)
+{
+	struct recording rec = {.length_ns = 1000 * MS};
+	(void)state;
+	worker(&rec, 0);
+	spawn(&rec, 0, 1 * MS, K_TASK, 1);
+	for (unsigned i = 0; i < 2000; i++) {
+		uint64_t t = 2 * MS + i * 100 * US;
+
+		poll(&rec, 0, t, 80 * US, K_TASK, 1, TO_PENDING, P_NOTIFY);
+		at(&rec, 0, t + 85 * US, TE_PARK, TB_EPOLL_WAIT, TRACE_KIND_NONE, 0, 0);
+		at(&rec, 0, t + 86 * US, TE_UNPARK, TB_EPOLL_WAIT | TRACE_CALL_IDLE,
+		   TRACE_KIND_NONE, 0, 0);
+		wake(&rec, 0, t + 90 * US, K_TASK, 1);
+	}
+	expect_rule(&rec, "spin",
+		    "app::task woke itself in 100 % of its 2,000 polls (10,001 a second): what it "
+		    "awaits is always ready, and only its budget ends its polls, at "
+		    "src/main.rs:40 app::task\n");
+}
+
 /* A task that the driver wakes again and again: after connecting, but for each tenth of which so many read. */
 static void connects(struct recording *rec, unsigned reads_of_ten, uint64_t every_ns)
 {
@@ -864,6 +908,25 @@ static void test_chatty_pool(void **state)
 		"pool and back costs more; spawned at src/main.rs:70 (app::login)\n");
 }
 
+/* Few, since each has to wait for the one before: most of the time goes by on the way. */
+static void test_chatty_pool_in_turn(void **state)
+{
+	for (unsigned delay_us = 200; delay_us <= 1200; delay_us += 1000) {
+		struct recording rec = {.length_ns = 2000 * MS};
+		(void)state;
+		worker(&rec, 0);
+		at(&rec, 1, 0, TE_THREAD_BEGIN, 0, TRACE_KIND_NONE, 0, 0);
+		for (unsigned i = 0; i < 1400; i++) {
+			spawn(&rec, 0, 10 + i * 1300 * US, K_JOB, 10 + i);
+			poll(&rec, 1, delay_us * US + i * 1300 * US, 5 * US, K_JOB, 10 + i,
+			     TO_READY, 0);
+		}
+		expect_rule(&rec, "chatty-pool",
+			    delay_us > 1000 ? "1,400 closures of app::job took only 5.00 µs each"
+					    : NULL);
+	}
+}
+
 static void in_place(struct recording *rec, unsigned n)
 {
 	rec->length_ns = 1000 * MS;
@@ -1027,6 +1090,77 @@ static void test_convoy(void **state)
 	       "convoy; it had held it while it waited at src/main.rs:20 app::other\n");
 }
 
+/* Four wait for what one has that sleeps; `behind` another one, which takes it, and lets it go at once. */
+static void convoy_of(struct recording *rec, unsigned place, bool behind, unsigned n_open)
+{
+	rec->length_ns = 1000 * MS;
+	worker(rec, 0);
+	spawn(rec, 0, 1 * MS, K_TASK, 50);
+	poll(rec, 0, 2 * MS, US, K_TASK, 50, TO_PENDING, P_SLEEP);
+	if (behind) {
+		spawn(rec, 0, 3 * MS, K_OTHER, 60);
+		poll(rec, 0, 4 * MS, US, K_OTHER, 60, TO_PENDING, place);
+	}
+	for (unsigned i = 0; i < 4 + n_open; i++) {
+		spawn(rec, 0, (5 + i) * MS, K_TASK, 1 + i);
+		poll(rec, 0, (20 + i) * MS, US, K_TASK, 1 + i, TO_PENDING, place);
+	}
+	wake(rec, 0, 700 * MS, K_TASK, 50);
+	poll_begin(rec, 0, 701 * MS, K_TASK, 50);
+	wake(rec, 0, 702 * MS, behind ? K_OTHER : K_TASK, behind ? 60 : 1);
+	poll_end(rec, 0, 703 * MS, K_TASK, 50, TO_PENDING, P_NOTIFY);
+	if (behind) {
+		poll_begin(rec, 0, 704 * MS, K_OTHER, 60);
+		wake(rec, 0, 704 * MS + US, K_TASK, 1);
+		poll_end(rec, 0, 704 * MS + 2 * US, K_OTHER, 60, TO_READY, 0);
+	}
+	for (unsigned i = 0; i < 4; i++) {
+		poll_begin(rec, 0, (705 + i) * MS, K_TASK, 1 + i);
+		if (i < 3)
+			wake(rec, 0, (705 + i) * MS + US, K_TASK, 2 + i);
+		poll_end(rec, 0, (705 + i) * MS + 2 * US, K_TASK, 1 + i, TO_READY, 0);
+	}
+}
+
+/* A writer waits for a reader, and others for the writer: the reader had the lock. */
+static void test_convoy_behind(void **state)
+{
+	struct recording rec = {0};
+	(void)state;
+	convoy_of(&rec, P_LOCK, true, 0);
+	expect_rule(&rec, "lock-convoy",
+		    "4 waits of app::task for tokio::sync::mutex::lock at src/main.rs:10 app::task "
+		    "took up to 684 ms: app::task let go at the end of 1 convoy; it had held it "
+		    "while it waited at src/main.rs:20 app::other\n");
+}
+
+/* A semaphore may be there to make tasks wait, unless more and more do. */
+static void test_permits(void **state)
+{
+	static const char text[] =
+		"lock-convoy: 4 waits of app::task for tokio::sync::batch_semaphore::Acquire at "
+		"src/main.rs:80 app::task took up to 684 ms";
+	struct recording rec = {0};
+	char *got;
+	(void)state;
+	convoy_of(&rec, P_PERMIT, false, 0);
+	got = judged(&rec, NULL);
+	if (!strstr(got, text))
+		fail_msg("%s", got);
+	free(got);
+	convoy_of(&rec, P_PERMIT, false, 0);
+	got = judged_from(&rec, FINDING_WARNING);
+	assert_null(strstr(got, "lock-convoy"));
+	free(got);
+	convoy_of(&rec, P_PERMIT, false, 8);
+	got = judged_from(&rec, FINDING_WARNING);
+	assert_non_null(strstr(got,
+			       "took up to 684 ms, and 8 wait when the recording ends: app::task "
+			       "gave a permit back at the end of 1 convoy; it had held it while "
+			       "it waited at src/main.rs:20 app::other\n"));
+	free(got);
+}
+
 /* Senders wait for room, which other() makes after a wait of its own; `open`: it never does. */
 static void full_channel(struct recording *rec, unsigned n_senders, bool open)
 {
@@ -1149,6 +1283,49 @@ static void test_growth(void **state)
 	expect_rule(&rec, "growth", NULL);
 }
 
+/* Each tenth that is not cancelled ends by itself. */
+static void cancel(struct recording *rec, unsigned n, unsigned of_ten, bool polled)
+{
+	rec->length_ns = 2000 * MS;
+	worker(rec, 0);
+	for (unsigned i = 0; i < n; i++) {
+		uint64_t t = (10 + i * 20) * MS;
+
+		spawn(rec, 0, t, K_TASK, 1 + i);
+		if (polled)
+			poll(rec, 0, t + MS, US, K_TASK, 1 + i, TO_PENDING, P_SOCKET);
+		if (i % 10 < of_ten) {
+			at(rec, 0, t + 11 * MS, TE_DROP, 0, K_TASK, 1 + i, 0);
+			continue;
+		}
+		wake(rec, 0, t + 11 * MS, K_TASK, 1 + i);
+		poll(rec, 0, t + 12 * MS, US, K_TASK, 1 + i, TO_READY, 0);
+	}
+}
+
+static void test_cancelled(void **state)
+{
+	struct recording rec = {0};
+	char *got;
+	(void)state;
+	cancel(&rec, 50, 10, true);
+	expect_rule(
+		&rec, "cancelled",
+		"50 tasks of app::task were cancelled before they had ended, after 11.0 ms on "
+		"average, while they waited at src/main.rs:30 app::task; none ended by itself\n");
+	cancel(&rec, 50, 10, true);
+	got = judged_from(&rec, FINDING_WARNING);
+	assert_null(strstr(got, "cancelled"));
+	free(got);
+	/* A fifth ends; few; none has begun. */
+	cancel(&rec, 50, 8, true);
+	expect_rule(&rec, "cancelled", NULL);
+	cancel(&rec, 19, 10, true);
+	expect_rule(&rec, "cancelled", NULL);
+	cancel(&rec, 50, 10, false);
+	expect_rule(&rec, "cancelled", NULL);
+}
+
 static void test_dropped(void **state)
 {
 	struct recording rec = {.length_ns = 1000 * MS};
@@ -1249,6 +1426,29 @@ static void runs(struct recording *rec, bool at_end, const char *function, uint3
 	poll(rec, 1, 900 * MS, US, K_OTHER, 1, TO_READY, 0);
 }
 
+/* The same moment, with its task and its thread twice. */
+static const struct trace_moment *two_run(const struct trace_moment *m)
+{
+	static struct moment_task tasks[2];
+	static struct moment_thread threads[2];
+	static struct trace_moment moments[MOMENT_N];
+	struct trace_moment *two = &moments[m->when];
+
+	*two = *m;
+	for (unsigned i = 0; i < 2; i++) {
+		tasks[i] = m->tasks[0];
+		tasks[i].id += i;
+		tasks[i].addr += 64 * i;
+		tasks[i].thread += i;
+		threads[i] = m->threads[0];
+		threads[i].tid += i;
+	}
+	two->tasks = tasks;
+	two->threads = threads;
+	two->n_tasks = two->n_threads = 2;
+	return two;
+}
+
 static void test_stuck_poll(void **state)
 {
 	struct recording rec = {0};
@@ -1262,6 +1462,18 @@ static void test_stuck_poll(void **state)
 	expect_rule(&rec, "stuck-poll",
 		    "thread 100 (worker) has been in a poll of task 2 app::task since before the "
 		    "recording: it computes at src/main.rs:50 app::parse");
+	/* Two at one line are one trouble. */
+	runs(&rec, true, "app::lock", 203);
+	rec.moments[MOMENT_END] = two_run(rec.moments[MOMENT_END]);
+	rec.moments[MOMENT_START] = two_run(rec.moments[MOMENT_START]);
+	char *got = judged(&rec, NULL);
+	char *first = strstr(got, "stuck-poll: ");
+
+	assert_non_null(first);
+	assert_non_null(strstr(first, "futex at src/main.rs:50 app::lock; 1 other thread is in "
+				      "such a poll, too\n"));
+	assert_null(strstr(first + 1, "stuck-poll: "));
+	free(got);
 	/* Another thread is the worker then. */
 	runs(&rec, true, "tokio::task::blocking::block_in_place", 203);
 	expect_rule(&rec, "stuck-poll", NULL);
@@ -1366,6 +1578,8 @@ int main(void)
 		cmocka_unit_test(test_open_poll),
 		cmocka_unit_test(test_blocking_calls),
 		cmocka_unit_test(test_spin),
+		cmocka_unit_test(test_yields_at_work),
+		cmocka_unit_test(test_spin_budget),
 		cmocka_unit_test(test_connects),
 		cmocka_unit_test(test_wake_each_other),
 		cmocka_unit_test(test_herd),
@@ -1380,15 +1594,19 @@ int main(void)
 		cmocka_unit_test(test_failing_calls),
 		cmocka_unit_test(test_pool_full),
 		cmocka_unit_test(test_chatty_pool),
+		cmocka_unit_test(test_chatty_pool_in_turn),
 		cmocka_unit_test(test_in_place),
 		cmocka_unit_test(test_no_progress),
 		cmocka_unit_test(test_left_behind),
 		cmocka_unit_test(test_waits_alone),
 		cmocka_unit_test(test_convoy),
+		cmocka_unit_test(test_permits),
+		cmocka_unit_test(test_convoy_behind),
 		cmocka_unit_test(test_full_channel),
 		cmocka_unit_test(test_panicked),
 		cmocka_unit_test(test_panic_place),
 		cmocka_unit_test(test_growth),
+		cmocka_unit_test(test_cancelled),
 		cmocka_unit_test(test_dropped),
 		cmocka_unit_test(test_overdue),
 		cmocka_unit_test(test_stuck_poll),

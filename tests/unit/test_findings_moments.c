@@ -345,6 +345,14 @@ static void test_pool_stuck(void **state)
 	begin();
 	pool(2);
 	finds("pool-stuck", NULL);
+	/* It is full, but closures go on. */
+	pool(3);
+	recorded();
+	at(&scene.rec, 12, 1, TE_THREAD_BEGIN, 0, TRACE_KIND_NONE, 0, 0);
+	spawn(&scene.rec, 12, 2 * MS, K_JOB, 99);
+	poll(&scene.rec, 12, 3 * MS, 400 * MS, K_JOB, 99, TO_READY, 0);
+	expect_rule(&scene.rec, "pool-stuck", NULL);
+	begin();
 }
 
 static void test_kept(void **state)
@@ -475,6 +483,111 @@ static void test_held_future(void **state)
 	finds("held-future", NULL);
 }
 
+/* What the task waits for itself is late: then the other future is, too. */
+static void test_held_future_late(void **state)
+{
+	for (unsigned waits_ms = 50; waits_ms <= 250; waits_ms += 200) {
+		(void)state;
+		begin();
+		add_task(POINT(10, CHILDREN(LEAF(AW_SLEEP, .name = "sleep",
+						 .value = START + (600 + waits_ms) * MS),
+					    POINT(20, .state = AS_ASLEEP,
+						  CHILDREN(LEAF(AW_SLEEP, .name = "sleep",
+								.value = START + 500 * MS))))));
+		recorded();
+		worker(&scene.rec, 12);
+		poll(&scene.rec, 12, 600 * MS, US, K_TASK, 1, TO_PENDING, P_SLEEP);
+		expect_rule(&scene.rec, "held-future",
+			    waits_ms > 100 ? "task 1 app::task holds a future and does not poll it"
+					   : NULL);
+	}
+	begin();
+}
+
+/* The moment is taken when the last event is long ago: it says nothing of the time between. */
+static void test_held_future_moment(void **state)
+{
+	for (unsigned polled_ms = 500; polled_ms <= 950; polled_ms += 450) {
+		(void)state;
+		held_future(400 * MS);
+		recorded();
+		scene.m[MOMENT_END].now_ns = START + 30000 * MS;
+		worker(&scene.rec, 12);
+		poll(&scene.rec, 12, polled_ms * MS, US, K_TASK, 1, TO_PENDING, P_LOCK);
+		expect_rule(&scene.rec, "held-future",
+			    polled_ms < 900 ? "task 1 app::task holds a future and does not poll it"
+					    : NULL);
+	}
+	begin();
+}
+
+/* It receives from a channel that has no sender any more, which is ready at once. */
+static void test_spin_closed(void **state)
+{
+	for (unsigned closed = 0; closed < 2; closed++) {
+		char *got;
+		(void)state;
+		begin();
+		add_task(POINT(10,
+			       HELD(.kind = AH_CHANNEL, .type = "tokio::sync::watch::Receiver<u8>",
+				    .addr = CHANNEL, .counted = true, .closed = closed)))
+			->state = IS_RUNNING;
+		recorded();
+		worker(&scene.rec, 12);
+		spawn(&scene.rec, 12, 20, K_TASK, 1);
+		for (unsigned i = 0; i < 2000; i++) {
+			uint64_t t = 2 * MS + i * 100 * US;
+
+			poll_begin(&scene.rec, 12, t, K_TASK, 1);
+			at(&scene.rec, 12, t + US, TE_WAKE, TW_RUNNING, K_TASK, 1, 0);
+			poll_end(&scene.rec, 12, t + 90 * US, K_TASK, 1, TO_PENDING, P_NOTIFY);
+		}
+		got = judged(&scene.rec, NULL);
+		assert_non_null(strstr(got, "spin: app::task woke itself"));
+		assert_int_equal(
+			!!strstr(got, "app::task; a channel from which it receives is closed\n"),
+			closed);
+		free(got);
+	}
+	begin();
+}
+
+/* In futex when the recording ends, at the line at which others are in a call: these have the lock. */
+static void test_open_poll_in_call(void **state)
+{
+	for (unsigned writes = 0; writes < 2; writes++) {
+		char *got;
+		(void)state;
+		begin();
+		runs_in_futex(add_task(NULL), "app::backoff");
+		scene.frames[0].file = "../src/retry.rs";
+		scene.frames[0].line = 7;
+		recorded();
+		worker(&scene.rec, 0);
+		spawn(&scene.rec, 0, 20, K_TASK, 1);
+		poll_begin(&scene.rec, 0, 100 * MS, K_TASK, 1);
+		worker(&scene.rec, 1);
+		spawn(&scene.rec, 1, 30, K_TASK, 2);
+		poll_begin(&scene.rec, 1, 100 * MS, K_TASK, 2);
+		at(&scene.rec, 1, 113 * MS, TE_SAMPLE, TM_LONG_BLOCKED, TRACE_KIND_NONE, 11 * MS,
+		   N_FRAMES);
+		block(&scene.rec, 1, 700 * MS, 599 * MS, writes ? TB_WRITE : TB_FUTEX);
+		poll_end(&scene.rec, 1, 700 * MS, K_TASK, 2, TO_READY, 0);
+		got = judged(&scene.rec, NULL);
+		if (!strstr(got, "app::task (task 1) has been in one poll for 900 ms when the "
+				 "recording ended, in futex at ../src/retry.rs:7 app::backoff"))
+			fail_msg("%s", got);
+		if (writes != !!strstr(got,
+				       "app::backoff, for a lock that others have meanwhile, in "
+				       "write: thread worker/100 ran nothing else"))
+			fail_msg("%s", got);
+		if (writes && strstr(got, "long-polls: ") > strstr(got, "open-poll: "))
+			fail_msg("%s", got);
+		free(got);
+	}
+	begin();
+}
+
 static void channel(uint64_t length, uint64_t capacity)
 {
 	begin();
@@ -559,6 +672,17 @@ static void test_sends(void **state)
 		    "2 tasks of app::task wait for room in a channel at src/main.rs:50 app::task, "
 		    "the longest for 1.50 s: task 3 app::task, which receives from it, is ready, "
 		    "but not polled; it is polled, but takes nothing from this one\n");
+}
+
+/* The receiver is in no task: the one that had it may have panicked. */
+static void test_sends_to_nobody(void **state)
+{
+	(void)state;
+	sends(IS_IDLE, false);
+	scene.m[MOMENT_END].n_tasks = scene.m[MOMENT_START].n_tasks = 2;
+	expect_rule(&scene.rec, "channel-full",
+		    "2 tasks of app::task wait for room in a channel at src/main.rs:50 app::task, "
+		    "the longest for 1.50 s: no task is seen to receive from it\n");
 }
 
 /* An actor that has asked itself: the answer would come by its own channel. */
@@ -676,16 +800,31 @@ static void test_sizes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_deadlock),      cmocka_unit_test(test_read_twice),
-		cmocka_unit_test(test_semaphore),     cmocka_unit_test(test_lost_task),
-		cmocka_unit_test(test_pool_stuck),    cmocka_unit_test(test_kept),
-		cmocka_unit_test(test_descriptors),   cmocka_unit_test(test_guard),
-		cmocka_unit_test(test_guards),	      cmocka_unit_test(test_idle_waits),
-		cmocka_unit_test(test_held_future),   cmocka_unit_test(test_channel),
-		cmocka_unit_test(test_channel_grows), cmocka_unit_test(test_sends),
-		cmocka_unit_test(test_pending),	      cmocka_unit_test(test_rests),
-		cmocka_unit_test(test_no_tasks),      cmocka_unit_test(test_unserved),
-		cmocka_unit_test(test_broadcast),     cmocka_unit_test(test_runtime_drop),
+		cmocka_unit_test(test_deadlock),
+		cmocka_unit_test(test_read_twice),
+		cmocka_unit_test(test_semaphore),
+		cmocka_unit_test(test_lost_task),
+		cmocka_unit_test(test_pool_stuck),
+		cmocka_unit_test(test_kept),
+		cmocka_unit_test(test_descriptors),
+		cmocka_unit_test(test_guard),
+		cmocka_unit_test(test_guards),
+		cmocka_unit_test(test_idle_waits),
+		cmocka_unit_test(test_held_future),
+		cmocka_unit_test(test_held_future_moment),
+		cmocka_unit_test(test_open_poll_in_call),
+		cmocka_unit_test(test_spin_closed),
+		cmocka_unit_test(test_held_future_late),
+		cmocka_unit_test(test_channel),
+		cmocka_unit_test(test_channel_grows),
+		cmocka_unit_test(test_sends),
+		cmocka_unit_test(test_sends_to_nobody),
+		cmocka_unit_test(test_pending),
+		cmocka_unit_test(test_rests),
+		cmocka_unit_test(test_no_tasks),
+		cmocka_unit_test(test_unserved),
+		cmocka_unit_test(test_broadcast),
+		cmocka_unit_test(test_runtime_drop),
 		cmocka_unit_test(test_sizes),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
