@@ -28,6 +28,8 @@ bool exec_watch_changed(struct exec_watch *p, pid_t pid, uint64_t now_ns)
 		p->wait_ns = LOOK_MAX_NS;
 	p->next_look_ns = now_ns + p->wait_ns;
 	hash = attach_code_hash(pid);
+	if (hash && hash == p->code_hash)
+		p->without_ns = now_ns;
 	if (!hash || hash == p->code_hash)
 		return false;
 	p->code_hash = hash;

@@ -13,6 +13,7 @@
 struct exec_watch {
 	const char *name; /* NULL: none is awaited */
 	uint64_t code_hash, since_ns, next_look_ns, wait_ns;
+	uint64_t without_ns; /* there was nothing to record then; 0: not known */
 };
 
 /* Awaits one from now on; `name` is kept as it is. */

@@ -143,27 +143,37 @@ static int add_runtime(struct elf_image *image, struct runtime_scan *f)
 					   : "not distinguishable without symbols");
 }
 
+/* Without the paths of sources (-Zlocation-detail=none, trimmed ones) what Tokio says still shows it. */
+static bool has_texts(const struct elf_image *image)
+{
+	static const char text[] = "JoinHandle polled after completion";
+
+	return elf_image_find(image, 0, text, sizeof(text) - 1);
+}
+
 /* A Tokio that is there but can't be hooked: the version in its panic messages says why. */
 static int cover_other(struct elf_image *image, struct runtime_scan *f, const struct tables *t)
 {
 	_cleanup_free_ char *version = version_find(image, "tokio");
 	const char *name;
+	bool there;
 
 	if (!version)
 		return -ENOMEM;
+	there = *version || has_texts(image);
 	name = *version ? version : "of unknown version";
 	if (t->n_other_layout > 0)
 		return find_cover(f, "tokio task tables", 0, t->n_other_layout,
 				  "Tokio %s is not supported (its task layout differs); supported: "
 				  "1.23 and newer",
 				  name);
-	if (*version && t->n_unverified > 0)
+	if (there && t->n_unverified > 0)
 		return find_cover(
 			f, "tokio task tables", 0, t->n_unverified,
 			"Tokio %s is in it, but without symbols and without unwind tables nothing "
 			"can be verified; build with -C force-unwind-tables=yes, or don't strip",
 			name);
-	if (*version)
+	if (there)
 		return find_cover(
 			f, "tokio task tables", 0, 1,
 			"Tokio %s is in it, but no task table of a known layout (1.23 and newer)",

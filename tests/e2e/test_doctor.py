@@ -61,6 +61,14 @@ def test_code_that_is_mapped_twice(pollux, suite):
     assert result.stdout.count(str(library)) == 1, result.stdout
 
 
+def test_tokio_without_paths(pollux, tmp_path):
+    """Built without the paths of sources, as rspack is: what Tokio says shows that it is there."""
+    source = tmp_path / "texts.c"
+    source.write_text('#include <stdio.h>\nint main(int n, char **v)\n{\n\treturn n > 9 ? puts("JoinHandle polled after completion") : 0;\n}\n')
+    result = driver.run(pollux, "doctor", build.compile_c(source, "texts"))
+    assert result.returncode == 1 and "Tokio of unknown version is in it, but no task table" in result.stdout, result.stdout
+
+
 def test_stripped(pollux, suite):
     """It says what is missing."""
     result = driver.run(pollux, "doctor", suite("tokio-1.38", "stripped"))

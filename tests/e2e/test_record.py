@@ -317,6 +317,23 @@ def test_library_attached(pollux, loader, trace):
     assert not wrong, "\n".join(wrong)
 
 
+def test_library_launched(pollux, suite, trace):
+    """A program that loads its runtime with a library: for how long at most that ran unseen is in the coverage."""
+    load = build.TARGETS / "cdylib" / "load.py"
+    recorder = (pollux, "record", "-o", trace, "--")
+    with driver.Target(sys.executable, load, suite("cdylib", "release", "libtokio_inside.so"), prefix=recorder) as target:
+        deadline = time.monotonic() + driver.TIMEOUT
+        while "pollux" not in Path(f"/proc/{target.pid}/maps").read_text():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        target.go()
+        target.truth()
+        target.end()
+    (begin,) = [c for c in driver.report(pollux, trace)["coverage"] if c["item"] == "begin of the program"]
+    assert (begin["seen"], begin["total"]) == (0, 1)
+    assert re.match(r"what has its runtime was loaded up to [0-9.]+ m?s before it was recorded", begin["note"]), begin
+
+
 def test_five_libraries(pollux, suite, trace, tmp_path):
     """Each with a Tokio of its own, as a Python program has them. Before they work there are their
     workers, and nothing that only looks like a task."""

@@ -668,6 +668,8 @@ static int attach_late(struct capture *c, uint64_t now, struct error *err)
 		say_ended(&c->why_empty);
 	else if (rc < 0 && rc != -EAGAIN && rc != -ESRCH)
 		c->why_empty = why;
+	if (rc < 0 && rc != -EAGAIN)
+		c->late.without_ns = now;
 	if (rc == -ENOMEM) {
 		*err = why;
 		return rc;
@@ -681,8 +683,10 @@ static int attach_late(struct capture *c, uint64_t now, struct error *err)
 	/* It may have executed another program since it was loaded: it lived before that. */
 	if (!s->seen_ns)
 		s->seen_ns = now;
-	if (c->exec_after_ns)
-		s->unseen_ns = s->began_ns - c->exec_after_ns;
+	s->loaded_late = !c->exec_after_ns;
+	uint64_t without_ns = s->loaded_late ? c->late.without_ns : c->exec_after_ns;
+	if (without_ns && without_ns < s->began_ns)
+		s->unseen_ns = s->began_ns - without_ns;
 	return 0;
 }
 
@@ -906,7 +910,8 @@ static int emit_unseen_begin(struct capture *c, const struct source *s, struct c
 
 	if (!s->unseen_ns)
 		return 0;
-	buf_str(&note, "a program with a runtime executed this one, up to ");
+	buf_str(&note, s->loaded_late ? "what has its runtime was loaded up to "
+				      : "a program with a runtime executed this one, up to ");
 	text_duration(&note, s->unseen_ns);
 	buf_str(&note, " before it was recorded");
 	buf_char(&note, '\0');

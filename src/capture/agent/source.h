@@ -86,9 +86,10 @@ struct source {
 	struct error points_trouble; /* why others have none */
 	uint32_t n_late_programs;    /* those that got it after the first event, */
 	uint64_t began_ns, late_ns;  /* when events began, and how much later the last one */
-	/* It ran before for at most this time: another program with a runtime executed it; 0:
-	 * no. */
+	/* It ran before for at most this time, which is not recorded: another program with a runtime
+	 * executed it, or it had no runtime until it loaded a library; 0: no. */
 	uint64_t unseen_ns;
+	bool loaded_late;   /* the latter */
 	bool alive;	    /* its agent may still write */
 	uint64_t seen_ns;   /* last time that it was seen to live */
 	bool threaded;	    /* it has more than one thread */
