@@ -370,7 +370,7 @@ static void say_end(struct buf *b, int status)
 	if (status >= 0 && WIFSIGNALED(status)) {
 		const char *name = sigabbrev_np(WTERMSIG(status));
 
-		buf_str(b, ", which was killed by ");
+		buf_str(b, "; it was killed by ");
 		if (name)
 			buf_printf(b, "SIG%s", name);
 		else
@@ -387,12 +387,13 @@ static void say(const struct record_job *job, const struct recorded *r)
 	text_duration(&b, r->length_ns ? r->length_ns : 1);
 	buf_str(&b, " of ");
 	text_safe(&b, job->rec.name);
-	say_end(&b, s->exit_status);
 	buf_str(&b, " into ");
 	text_safe(&b, job->path);
 	buf_str(&b, " (");
 	text_bytes(&b, r->bytes);
-	buf_str(&b, ")\n  ");
+	buf_char(&b, ')');
+	say_end(&b, s->exit_status);
+	buf_str(&b, "\n  ");
 	text_exact(&b, r->n_events);
 	buf_str(&b, " events");
 	say_losses(&b, s, r->began_ns);

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file_kind.h"
 #include "base/own_command.h"
 #include "import/formats.h"
 #include "import/input.h"
@@ -39,6 +40,7 @@ static const struct import_ops *format_of(const struct input *in, const char *fr
 {
 	const struct import_ops *ops = from ? import_find(from) : NULL;
 	unsigned is = in->directory ? IMPORT_FOLDER : IMPORT_FILE;
+	const char *kind = file_kind(in->head.bytes, in->head.len);
 
 	if (ops && !(ops->takes & is)) {
 		error_set(err, in->directory ? -EISDIR : -ENOTDIR, "%s is %s folder, and %s is %s",
@@ -57,8 +59,8 @@ static const struct import_ops *format_of(const struct input *in, const char *fr
 		error_set(err, -EBADMSG, "%s is a trace of pollux already: %s report %s", in->path,
 			  own_command(), in->path);
 	else
-		error_set(err, -EBADMSG, "%s has an unknown format: choose one with --from",
-			  in->path);
+		error_set(err, -EBADMSG, "%s has an unknown format%s%s%s: choose one with --from",
+			  in->path, kind ? " (it is " : "", kind ? kind : "", kind ? ")" : "");
 	return NULL;
 }
 

@@ -230,6 +230,7 @@ bool process_alive(const struct process *p)
 
 /* One look, since a thread may end between two. */
 struct main_thread {
+	int error;  /* of the look, if it says nothing of the thread: no descriptor was left, say */
 	char state; /* X: there is none */
 	bool ends;
 	int n_threads; /* of the process */
@@ -240,8 +241,11 @@ static struct main_thread look_at_main_thread(const struct process *p)
 	struct main_thread m = {.state = 'X'};
 	unsigned flags = 0;
 	char text[512];
+	ssize_t n = process_read_file(p, "stat", text, sizeof(text));
 
-	if (process_read_file(p, "stat", text, sizeof(text)) > 0 && strrchr(text, ')'))
+	if (n < 0 && n != -ENOENT && n != -ESRCH)
+		m.error = (int)n;
+	if (n > 0 && strrchr(text, ')'))
 		sscanf(strrchr(text, ')') + 1,
 		       " %c %*d %*d %*d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %d",
 		       &m.state, &flags, &m.n_threads);
@@ -257,6 +261,8 @@ int process_lost(const struct process *p, struct error *err)
 		bool same = process_same_memory(p, p->pid);
 
 		m = look_at_main_thread(p);
+		if (m.error)
+			return error_sys(err, m.error, "cannot look at process %d", p->pid);
 		if (!m.ends && same)
 			return 0;
 		if (!m.ends)
