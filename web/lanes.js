@@ -4,6 +4,7 @@
 // the window or the rows change.
 
 import { afterPause } from "./dom.js";
+import { duration } from "./units.js";
 
 const HEAD = 22;
 const THREAD = 30;
@@ -71,8 +72,11 @@ export class Lanes {
 	layOutTasks(lane, add) {
 		const answer = this.tasks.get(lane.id);
 
+		if (answer && !answer.exact && answer.tasks.length)
+			add({ type: "note", lane, text: `only > ${duration(this.app.trace.index.exact_ns)}: zoom in`,
+				title: "The window has too many events: of these tasks only what took longer is shown." }, TASK);
 		for (const task of answer?.tasks ?? [])
-			add({ type: "task", lane, task }, TASK);
+			add({ type: "task", lane, task, whole: answer.exact }, TASK);
 		if (!answer || answer.more || !answer.tasks.length)
 			add({ type: "more", lane, text: !answer ? "reading…" : answer.more ? "more tasks"
 				: answer.exact ? "no task here now" : "too many events: zoom in" }, TASK);
@@ -85,7 +89,7 @@ export class Lanes {
 	rowOf(lane, task) {
 		return (task && this.rows.find((r) => r.type === "task" && r.lane.id === lane &&
 			r.task.task === task)) ||
-			this.rows.find((r) => r.lane?.id === lane && r.type !== "task" && r.type !== "more");
+			this.rows.find((r) => r.lane?.id === lane && ["thread", "family"].includes(r.type));
 	}
 
 	moreTasks(lane) {

@@ -103,6 +103,8 @@ export class Timeline {
 		if (row.type === "head")
 			return el("h2", { class: "row head", style: place }, row.text,
 				el("small", {}, ` ${row.n}`));
+		if (row.type === "note")
+			return el("p", { class: "row more", style: place, title: row.title }, row.text);
 		if (row.type === "more")
 			return el("button", { class: "row more", style: place, "data-row": `more${row.lane.id}`,
 				onclick: () => this.lanes.moreTasks(row.lane.id) }, row.text);
@@ -111,7 +113,7 @@ export class Timeline {
 				"aria-pressed": selection?.type === "task" && selection.id === row.task.task
 					? "true" : "false",
 				onclick: () => state.select("task", row.task.task, row.task.from) }, `#${row.task.number}`,
-			el("small", {}, ` ${duration(row.task.to - row.task.from)}`));
+			row.whole && el("small", {}, ` ${duration(row.task.to - row.task.from)}`));
 		const open = state.open.has(row.lane.id);
 		const chosen = selection?.type === "lane" && selection.id === row.lane.id;
 
@@ -160,7 +162,7 @@ export class Timeline {
 		const cells = this.lanes.cells;
 		const chosen = (s) => this.isChosen(s);
 
-		if (row.type === "head" || row.type === "more")
+		if (!["thread", "family", "task"].includes(row.type))
 			return;
 		ctx.fillStyle = c.panel;
 		ctx.globalAlpha = row.type === "task" ? 0.35 : 0.7;

@@ -194,6 +194,9 @@ int index_find_number(const struct index *ix, uint64_t number,
 		      int (*named)(void *ctx, const struct index_named *task),
 		      int (*stretch)(void *ctx, uint64_t from_ns, uint64_t to_ns), void *ctx,
 		      struct error *err);
+/* All of those that are named by their address. */
+int index_each_named(const struct index *ix, int (*take)(void *ctx, const struct index_named *task),
+		     void *ctx, struct error *err);
 /* Chunks with events of these times, in the order of the file, as far as up to max_events are in
  * them (free). -E2BIG: there are more. */
 int index_chunks(const struct index *ix, uint64_t from_ns, uint64_t to_ns, uint64_t max_events,

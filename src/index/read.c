@@ -494,6 +494,19 @@ int index_chunks(const struct index *ix, uint64_t from_ns, uint64_t to_ns, uint6
 	return 0;
 }
 
+int index_each_named(const struct index *ix, int (*take)(void *ctx, const struct index_named *task),
+		     void *ctx, struct error *err)
+{
+	_cleanup_free_ struct index_named *tasks = NULL;
+	int code = read_piece(ix, &ix->h.named, sizeof(*tasks), MAX_NUMBERS, &tasks);
+
+	if (code < 0)
+		return error_sys(err, code, "cannot read the index");
+	for (uint32_t i = 0; i < ix->h.named.n; i++)
+		TRY(take(ctx, &tasks[i]));
+	return 0;
+}
+
 int index_find_number(const struct index *ix, uint64_t number,
 		      int (*named)(void *ctx, const struct index_named *task),
 		      int (*stretch)(void *ctx, uint64_t from_ns, uint64_t to_ns), void *ctx,

@@ -191,7 +191,7 @@ static uint64_t since_base(const struct one_poll *p, uint64_t time_ns)
 	return time_ns > facts.base_ns ? time_ns - facts.base_ns : 0;
 }
 
-static void write_waker(const struct one_poll *p, struct json *j)
+static void write_waker(const struct one_poll *p, struct view_places *places, struct json *j)
 {
 	const struct wake *by = NULL;
 	char text[96];
@@ -215,17 +215,17 @@ static void write_waker(const struct one_poll *p, struct json *j)
 	json_bool(j, "self", by->self);
 	json_string(j, "task",
 		    thread ? NULL : view_task_id(text, by->source_kind, by->source_task));
-	json_string(
-		j, "number",
-		thread ? NULL
-		       : view_task_number(text, p->v->tables, by->source_kind, by->source_task));
+	json_string(j, "number",
+		    thread ? NULL
+			   : view_task_number(text, p->v, places, by->source_kind, by->source_task,
+					      by->time_ns));
 	write_poll_id(
 		p, "poll",
 		thread ? NULL : poll_at(p, by->source_kind, by->source_task, by->time_ns, true), j);
 	json_end_object(j);
 }
 
-static void write_wakes(const struct one_poll *p, struct json *j)
+static void write_wakes(const struct one_poll *p, struct view_places *places, struct json *j)
 {
 	char text[96];
 
@@ -240,7 +240,8 @@ static void write_wakes(const struct one_poll *p, struct json *j)
 		json_u64(j, "at", since_base(p, w->time_ns));
 		json_u64(j, "family", w->kind);
 		json_string(j, "task", view_task_id(text, w->kind, w->task));
-		json_string(j, "number", view_task_number(text, p->v->tables, w->kind, w->task));
+		json_string(j, "number",
+			    view_task_number(text, p->v, places, w->kind, w->task, w->time_ns));
 		json_string(j, "effect", trace_wake_name(w->effect));
 		bool scheduled = w->effect == TW_SCHEDULED || w->effect == TW_UNKNOWN;
 		write_poll_id(p, "poll",
@@ -376,8 +377,8 @@ int answer_poll(const struct view_source *v, const struct view_request *q, struc
 	write_inside(&p, "syscalls", SPAN_SYSCALL, &places, &j);
 	write_futures(&p, &labels, &j);
 	write_stacks(&p, &j);
-	write_waker(&p, &j);
-	write_wakes(&p, &j);
+	write_waker(&p, &places, &j);
+	write_wakes(&p, &places, &j);
 	write_neighbours(&p, &j);
 	view_write_places(&places, v->tables, &j);
 	json_end_object(&j);

@@ -306,7 +306,8 @@ static void write_task(const struct view_source *v, const struct lane_slices *l,
 	index_facts(v->index, &facts);
 	json_object(j, NULL);
 	json_string(j, "task", view_task_id(text, l->lane->number, t->task));
-	json_string(j, "number", view_task_number(text, v->tables, l->lane->number, t->task));
+	json_string(j, "number",
+		    view_task_number(text, v, places, l->lane->number, t->task, t->begin_ns));
 	json_u64(j, "from", t->begin_ns > facts.base_ns ? t->begin_ns - facts.base_ns : 0);
 	json_u64(j, "to", t->end_ns - facts.base_ns);
 	json_u64(j, "poll_ns", t->poll_ns);
@@ -318,12 +319,14 @@ static void write_task(const struct view_source *v, const struct lane_slices *l,
 	json_end_object(j);
 }
 
-static struct window_task **group(const struct lane_slices *l, const struct window *w,
+static struct window_task **group(const struct view_source *v, const struct lane_slices *l,
+				  const struct window *w, struct view_places *places,
 				  struct map *tasks, task_order order)
 {
 	for (size_t i = 0; i < l->list.n; i++) {
 		const struct index_span *s = &l->list.items[i];
-		struct window_task *t = map_get_or_new(tasks, s->task, 0, sizeof(*t));
+		uint64_t serial = view_task_serial(v, places, s->kind, s->task, s->begin_ns);
+		struct window_task *t = map_get_or_new(tasks, s->task, serial, sizeof(*t));
 
 		if (!t || add_to_task(t, w, s, i) < 0)
 			return NULL;
@@ -355,7 +358,7 @@ int answer_tasks(const struct view_source *v, const struct view_request *q, stru
 	const struct lane_slices *l = lanes.lanes;
 	if (l->lane->type != IL_FAMILY)
 		return error_set(err, -EINVAL, "the lane is a thread's, and has no tasks");
-	struct window_task **sorted = group(l, &w, &tasks, order);
+	struct window_task **sorted = group(v, l, &w, &places, &tasks, order);
 	if (tasks.n && !sorted)
 		return error_set(err, -ENOMEM, "out of memory");
 	size_t n_shown = tasks.n < max ? tasks.n : max;

@@ -283,7 +283,8 @@ static bool write_tree(const struct task_life *l, enum moment_when when, struct 
 	return found;
 }
 
-static void write_task(struct task_life *l, bool whole, uint64_t base_ns, struct json *j)
+static void write_task(struct task_life *l, bool whole, uint64_t base_ns,
+		       struct view_places *places, struct json *j)
 {
 	uint32_t lane = index_find_lane(l->v->index, IL_FAMILY, l->kind);
 	const struct trace_kind *k = trace_reader_kind(l->v->tables, l->kind);
@@ -297,7 +298,7 @@ static void write_task(struct task_life *l, bool whole, uint64_t base_ns, struct
 	if (l->known && l->whole.end_ns != UINT64_MAX)
 		end_ns = l->whole.end_ns;
 	json_string(j, "task", view_task_id(text, l->kind, l->task));
-	json_string(j, "number", view_task_number(text, l->v->tables, l->kind, l->task));
+	json_string(j, "number", view_task_number(text, l->v, places, l->kind, l->task, begin_ns));
 	json_u64(j, "family", l->kind);
 	if (lane != INDEX_OVERVIEW)
 		json_u64(j, "lane", lane);
@@ -358,7 +359,7 @@ int answer_task(const struct view_source *v, const struct view_request *q, struc
 	j.shown = true;
 	json_object(&j, NULL);
 	json_string(&j, "name", kind_label(&labels, v->tables, l.kind));
-	write_task(&l, whole && w.exact, facts.base_ns, &j);
+	write_task(&l, whole && w.exact, facts.base_ns, &places, &j);
 	write_sums(&l, &j);
 	json_array(&j, "steps");
 	for (size_t i = 0; i < l.list.n && i < MAX_STEPS; i++)

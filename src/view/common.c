@@ -61,15 +61,6 @@ const char *view_task_id(char text[static 96], uint32_t kind, uint64_t task)
 	return text;
 }
 
-const char *view_task_number(char text[static 96], const struct trace_reader *r, uint32_t kind,
-			     uint64_t task)
-{
-	const struct trace_kind *k = trace_reader_kind(r, kind);
-
-	snprintf(text, 96, k && k->address_named ? "0x%" PRIx64 : "%" PRIu64, task);
-	return text;
-}
-
 int view_sum(const struct view_source *v, const struct view_window *w, uint32_t series, bool most,
 	     uint64_t *ret, struct error *err)
 {
@@ -144,6 +135,91 @@ void view_write_place(const struct trace_reader *r, uint64_t place, struct json 
 	json_string(j, "awaits", p ? p->awaits : "");
 }
 
+/* ---- numbers of tasks ---- */
+
+static int add_numbered(struct view_places *p, struct numbered_task task)
+{
+	if (!GROW(p->tasks, p->n_tasks, p->tasks_cap))
+		return -ENOMEM;
+	p->tasks[p->n_tasks++] = task;
+	return 0;
+}
+
+static int take_span(void *ctx, const struct index_span *s)
+{
+	if (s->type != SPAN_TASK || !(s->flags & SPAN_BY_ADDRESS))
+		return 0;
+	return add_numbered(ctx,
+			    (struct numbered_task){s->kind, s->task, s->begin_ns, s->blocked_ns});
+}
+
+static int take_named(void *ctx, const struct index_named *t)
+{
+	return add_numbered(ctx, (struct numbered_task){t->kind, t->task, t->begin_ns, t->number});
+}
+
+static int by_task(const void *a, const void *b)
+{
+	const struct numbered_task *x = a, *y = b;
+
+	return ASCENDING(x->kind, y->kind) ?: ASCENDING(x->task, y->task) ?:
+	       ASCENDING(x->begin_ns, y->begin_ns);
+}
+
+static void read_numbers(const struct view_source *v, struct view_places *p)
+{
+	p->tasks_read = true;
+	/* Of those that cannot be read the address is shown. */
+	if (index_spans(v->index, 0, UINT64_MAX, take_span, p, NULL) < 0 ||
+	    index_each_named(v->index, take_named, p, NULL) < 0)
+		p->n_tasks = 0;
+	if (p->n_tasks)
+		qsort(p->tasks, p->n_tasks, sizeof(*p->tasks), by_task);
+}
+
+/* The last one of that address that had begun by then; NULL: none is known. */
+static const struct numbered_task *find_numbered(const struct view_places *p, uint32_t kind,
+						 uint64_t task, uint64_t at_ns)
+{
+	const struct numbered_task wanted = {kind, task, at_ns, 0};
+	size_t low = 0, high = p->n_tasks;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (by_task(&p->tasks[middle], &wanted) <= 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	const struct numbered_task *t = low ? &p->tasks[low - 1] : NULL;
+	return t && t->kind == kind && t->task == task ? t : NULL;
+}
+
+uint64_t view_task_serial(const struct view_source *v, struct view_places *p, uint32_t kind,
+			  uint64_t task, uint64_t at_ns)
+{
+	const struct trace_kind *k = trace_reader_kind(v->tables, kind);
+
+	if (!k || !k->address_named)
+		return 0;
+	if (!p->tasks_read)
+		read_numbers(v, p);
+	const struct numbered_task *t = find_numbered(p, kind, task, at_ns);
+	return t ? t->number : 0;
+}
+
+const char *view_task_number(char text[static 96], const struct view_source *v,
+			     struct view_places *p, uint32_t kind, uint64_t task, uint64_t at_ns)
+{
+	const struct trace_kind *k = trace_reader_kind(v->tables, kind);
+	uint64_t serial = view_task_serial(v, p, kind, task, at_ns);
+
+	snprintf(text, 96, k && k->address_named && !serial ? "0x%" PRIx64 : "%" PRIu64,
+		 serial ? serial : task);
+	return text;
+}
+
 void view_write_places(struct view_places *p, const struct trace_reader *r, struct json *j)
 {
 	char key[24];
@@ -161,6 +237,7 @@ void view_write_places(struct view_places *p, const struct trace_reader *r, stru
 	}
 	json_end_object(j);
 	free(p->places);
+	free(p->tasks);
 	*p = (struct view_places){0};
 }
 

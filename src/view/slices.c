@@ -123,7 +123,8 @@ void slice_members(const struct view_source *v, const struct index_span *s,
 	if (s->kind != TRACE_KIND_NONE) {
 		json_u64(j, "family", s->kind);
 		json_string(j, "task", view_task_id(text, s->kind, s->task));
-		json_string(j, "number", view_task_number(text, v->tables, s->kind, s->task));
+		json_string(j, "number",
+			    view_task_number(text, v, places, s->kind, s->task, s->begin_ns));
 	}
 	if (s->type == SPAN_POLL) {
 		json_string(j, "outcome", trace_outcome_name(s->outcome));

@@ -373,6 +373,24 @@ def test_slices_too_short_to_be_seen_are_added_up(requests, n, part):
     assert added or n > 1
 
 
+def test_tasks_are_called_as_in_the_report(server):
+    """Also those that their runtime names by address, of which one after another may have the same."""
+    report, trace = server.json("api/report"), server.json("api/trace")
+    lanes = {lane["family"]: lane["id"] for lane in trace["lanes"] if lane["kind"] == "family"}
+    addresses = 0
+    for lane in (one for one in trace["lanes"] if one["kind"] == "family" and one["role"] != "worker"):
+        tasks = server.json(f"api/tasks?lane={lane['id']}&max=1000&n=100")["tasks"]
+        assert len({task["number"] for task in tasks}) == len(tasks) and all(task["number"].isdigit() for task in tasks)
+        addresses += sum(int(task["task"].split(".")[1]) > 2 ** 40 for task in tasks)
+    assert addresses
+    for poll in report["longest_polls"]:
+        slices = server.json(f"api/slices?lane={lanes[poll['kind']]}&from={poll['begin_ns']}&to={poll['begin_ns'] + 1}&kind=poll")["slices"]
+        assert str(poll["task"]) in [one["number"] for one in slices]
+        one, = [one for one in slices if one["number"] == str(poll["task"])]
+        assert server.json(f"api/poll?id={one['id']}")["number"] == one["number"]
+        assert server.json(f"api/task?id={one['task']}&at={one['from']}")["number"] == one["number"]
+
+
 def test_the_longest_slices_of_a_kind(requests):
     for lane in requests.json("api/trace")["lanes"]:
         polls = [one for one in requests.json(f"api/slices?lane={lane['id']}&max=20000")["slices"] if one["kind"] == "poll"]
