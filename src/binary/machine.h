@@ -33,6 +33,10 @@ struct machine {
 	/* code_scan() of these bytes, which are at `addr` */
 	int (*scan)(const uint8_t *code, size_t len, uint64_t addr, unsigned patterns,
 		    const struct code_targets *targets, code_hit_fn hit, void *context);
+	/* What begins in the first `len` of `left` bytes at `addr`. All addresses are less than 4 GiB
+	 * behind the base. */
+	void (*list)(const uint8_t *code, size_t len, size_t left, uint64_t addr,
+		     struct code_lists *lists);
 	/* Words of struct pt_regs with a function's arguments. */
 	uint8_t arg_words[6];
 	/* Registers by DWARF's numbers, and what unwinding has to know besides. */

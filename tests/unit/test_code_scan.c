@@ -92,6 +92,63 @@ static bool widths(size_t i)
 	return i == 1 && __builtin_cpu_supports("avx2");
 }
 
+enum { N_LISTED = 2 * MAX_BYTES };
+
+static void list_init(struct code_lists *l)
+{
+	static uint32_t room[2 * CODE_N_LISTS][N_LISTED];
+
+	*l = (struct code_lists){
+		.base = BASE - 0x1000, .low = BASE, .span = 0x100, .all = 0x80000000};
+	for (size_t i = 0; i < CODE_N_LISTS; i++) {
+		l->addrs[i] = room[2 * i];
+		l->targets[i] = room[2 * i + 1];
+	}
+}
+
+/* What the scan gives, in the lists: those of which the target is in the range. */
+static void assert_listed(const struct code_lists *l, const struct hits *want)
+{
+	size_t n[CODE_N_LISTS] = {0};
+
+	for (size_t i = 0; i < want->n; i++) {
+		const struct code_hit *h = &want->v[i];
+		enum code_list list = h->pattern == CODE_TAKES	    ? CODE_LIST_TAKES
+				      : h->pattern == CODE_SYSCALLS ? CODE_LIST_SYSCALLS
+				      : h->word			    ? CODE_LIST_WORDS
+								    : CODE_LIST_CALLS;
+		uint64_t low = list == CODE_LIST_CALLS ? l->low : l->base,
+			 span = list == CODE_LIST_CALLS ? l->span : l->all;
+
+		if (list != CODE_LIST_SYSCALLS && h->target - low >= span)
+			continue;
+		assert_true(n[list] < l->n[list]);
+		assert_int_equal(l->addrs[list][n[list]] + l->base,
+				 list == CODE_LIST_TAKES ? h->operand : h->addr);
+		if (list != CODE_LIST_SYSCALLS)
+			assert_int_equal(l->targets[list][n[list]] + l->base, h->target);
+		n[list]++;
+	}
+	for (size_t i = 0; i < CODE_N_LISTS; i++)
+		assert_int_equal(n[i], l->n[i]);
+}
+
+/* In one part, or in several. */
+static void check_lists(const uint8_t *code, size_t len, const struct hits *want)
+{
+	for (size_t part = 1; part <= len; part = 3 * part + 1)
+		for (size_t w = 0; w < 2; w++) {
+			struct code_lists l;
+
+			list_init(&l);
+			for (size_t at = 0; at < len; at += part)
+				list_x86_64_by(widths(w), code + at,
+					       len - at < part ? len - at : part, len - at,
+					       BASE + at, &l);
+			assert_listed(&l, want);
+		}
+}
+
 static void check(const uint8_t *code, size_t len)
 {
 	static const unsigned patterns[] = {CODE_TAKES, CODE_CALLS, CODE_SYSCALLS, ALL};
@@ -110,6 +167,7 @@ static void check(const uint8_t *code, size_t len)
 			assert_same(&got, &want);
 		}
 	}
+	check_lists(copy, len, &want); /* ALL came last */
 	free(copy);
 }
 

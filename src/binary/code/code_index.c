@@ -9,9 +9,12 @@
  */
 #include "binary/code/code_index.h"
 
+#include "base/cleanup.h"
+#include "base/compare.h"
 #include "base/search.h"
 #include "base/vec.h"
 #include "binary/elf/image.h"
+#include "binary/machine.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -19,6 +22,9 @@
 
 /* More questions cost more than to sort. */
 #define MAX_LINEAR 16u
+#define STEP 16u
+#define AHEAD 16u
+#define PART_BYTES (16u << 10)
 
 struct code_places {
 	uint32_t *targets, *addrs;
@@ -37,37 +43,60 @@ struct code_index {
 	size_t answer_cap;
 };
 
-static bool add(struct code_places *p, uint64_t target, uint64_t addr)
+/* Room for `more` after the n of them. */
+static bool make_room(struct code_places *p, size_t more)
 {
-	if (!GROW(p->targets, p->n, p->targets_cap) || !GROW(p->addrs, p->n, p->addrs_cap))
-		return false;
-	p->targets[p->n] = (uint32_t)target;
-	p->addrs[p->n++] = (uint32_t)addr;
-	return true;
+	size_t last = p->n + more - 1;
+
+	return !more ||
+	       (GROW(p->targets, last, p->targets_cap) && GROW(p->addrs, last, p->addrs_cap));
 }
 
-static int note(void *context, const struct code_hit *hit)
+static void add(struct code_places *p, uint32_t target, uint32_t addr, bool keep)
 {
-	struct code_index *x = context;
-	uint64_t target = hit->target;
-	bool ok = true;
+	p->targets[p->n] = target;
+	p->addrs[p->n] = addr;
+	p->n += keep;
+}
 
-	if (hit->pattern == CODE_SYSCALLS) {
-		ok = GROW(x->syscalls, x->n_syscalls, x->syscalls_cap);
-		if (ok)
-			x->syscalls[x->n_syscalls++] = hit->addr;
-	} else if (hit->operand - x->base > UINT32_MAX) {
-		return 0;
-	} else if (hit->pattern == CODE_TAKES) {
-		ok = elf_image_is_code(x->image, target) ||
-		     add(&x->takes, target - x->base, hit->operand - x->base);
-	} else {
-		if (hit->word && !elf_image_pointer_at(x->image, target, &target))
-			return 0;
-		if (target - x->base <= UINT32_MAX && image_may_begin(x->image, target))
-			ok = add(&x->calls, target - x->base, hit->addr - x->base);
+/* Takes over what a part of the code has. The caches miss where a function may begin and the next
+ * may not: so many questions at a time. */
+static int take(struct code_index *x, const struct code_lists *l)
+{
+	struct elf_image *image = x->image;
+	size_t n = l->n[CODE_LIST_CALLS], words = l->n[CODE_LIST_WORDS];
+	const uint32_t *targets = l->targets[CODE_LIST_CALLS], *addrs = l->addrs[CODE_LIST_CALLS];
+
+	if (!make_room(&x->calls, n + words) || !make_room(&x->takes, l->n[CODE_LIST_TAKES]))
+		return -ENOMEM;
+	for (size_t i = 0; i < n && i < AHEAD; i++)
+		image_begin_soon(image, x->base + targets[i]);
+	for (size_t i = 0; i < n; i++) {
+		if (i + AHEAD < n)
+			image_begin_soon(image, x->base + targets[i + AHEAD]);
+		add(&x->calls, targets[i], addrs[i], image_may_begin(image, x->base + targets[i]));
 	}
-	return ok ? 0 : -ENOMEM;
+	for (size_t i = 0; i < words; i++) {
+		uint64_t target;
+
+		if (elf_image_pointer_at(image, x->base + l->targets[CODE_LIST_WORDS][i],
+					 &target) &&
+		    target - x->base <= UINT32_MAX && image_may_begin(image, target))
+			add(&x->calls, (uint32_t)(target - x->base), l->addrs[CODE_LIST_WORDS][i],
+			    true);
+	}
+	for (size_t i = 0; i < l->n[CODE_LIST_TAKES]; i++) {
+		uint32_t target = l->targets[CODE_LIST_TAKES][i];
+
+		add(&x->takes, target, l->addrs[CODE_LIST_TAKES][i],
+		    !elf_image_is_code(image, x->base + target));
+	}
+	for (size_t i = 0; i < l->n[CODE_LIST_SYSCALLS]; i++) {
+		if (!GROW(x->syscalls, x->n_syscalls, x->syscalls_cap))
+			return -ENOMEM;
+		x->syscalls[x->n_syscalls++] = x->base + l->addrs[CODE_LIST_SYSCALLS][i];
+	}
+	return 0;
 }
 
 static void code_index_free(void *index)
@@ -83,26 +112,91 @@ static void code_index_free(void *index)
 	free(x);
 }
 
+/* Room for a hit at each byte of a part. */
+static bool lists_init(struct code_lists *l)
+{
+	for (size_t i = 0; i < CODE_N_LISTS; i++) {
+		l->addrs[i] = malloc(PART_BYTES * sizeof(**l->addrs));
+		l->targets[i] = malloc(PART_BYTES * sizeof(**l->targets));
+		if (!l->addrs[i] || !l->targets[i])
+			return false;
+	}
+	return true;
+}
+
+static void lists_done(struct code_lists *l)
+{
+	for (size_t i = 0; i < CODE_N_LISTS; i++) {
+		free(l->addrs[i]);
+		free(l->targets[i]);
+	}
+}
+
+/* One stretch of code, some at a time, so that lists stay in the cache. */
+static int read_code(struct code_index *x, struct code_lists *l, uint64_t start, uint64_t end)
+{
+	size_t left;
+	const uint8_t *code = elf_image_bytes(x->image, start, &left);
+	int rc = 0;
+
+	if (!code)
+		return 0;
+	if (left > end - start)
+		left = end - start;
+	for (size_t len; rc == 0 && left; left -= len, code += len, start += len) {
+		len = left < PART_BYTES ? left : PART_BYTES;
+		if (start - x->base > UINT32_MAX - PART_BYTES)
+			break;
+		memset(l->n, 0, sizeof(l->n));
+		elf_image_machine(x->image)->list(code, len, left, start, l);
+		rc = take(x, l);
+	}
+	return rc;
+}
+
+static int read_all(struct code_index *x)
+{
+	const struct elf_image *image = x->image;
+	const struct elf_segment *last = &image->segments[image->n_segments - 1];
+	_cleanup_(lists_done) struct code_lists l = {.base = x->base};
+	size_t n = elf_image_n_code(image);
+	uint64_t start, end, unused;
+	int rc = 0;
+
+	l.all = last->addr + last->size - x->base;
+	if (l.all > UINT32_MAX)
+		l.all = UINT32_MAX;
+	if (!n)
+		return 0;
+	elf_image_code(image, 0, &l.low, &unused);
+	elf_image_code(image, n - 1, &unused, &end);
+	l.span = end - l.low;
+	if (l.low - x->base >= l.all)
+		l.span = 0;
+	else if (l.span > l.all - (l.low - x->base))
+		l.span = l.all - (l.low - x->base);
+	if (!lists_init(&l))
+		return -ENOMEM;
+	for (size_t i = 0; i < n && rc == 0; i++) {
+		elf_image_code(image, i, &start, &end);
+		rc = read_code(x, &l, start, end);
+	}
+	return rc;
+}
+
 struct code_index *code_index_of(struct elf_image *image)
 {
-	const struct elf_segment *first = elf_image_segment(image, 0),
-				 *last = elf_image_segment(image, image->n_segments - 1);
-	struct code_targets all = {0};
+	const struct elf_segment *first = elf_image_segment(image, 0);
 	struct code_index *x;
 
 	if (image->index)
 		return image->index;
-	x = calloc(1, sizeof(*x));
-	if (!x || !first || !last) {
-		free(x);
+	x = first ? calloc(1, sizeof(*x)) : NULL;
+	if (!x)
 		return NULL;
-	}
 	x->image = image;
-	x->base = all.low = first->addr;
-	all.span = last->addr + last->size - first->addr;
-	if (all.span > UINT32_MAX)
-		all.span = UINT32_MAX;
-	if (code_scan(image, CODE_TAKES | CODE_CALLS | CODE_SYSCALLS, &all, note, x) < 0) {
+	x->base = first->addr;
+	if (read_all(x) < 0) {
 		code_index_free(x);
 		return NULL;
 	}
@@ -145,6 +239,16 @@ static bool sort(struct code_places *p)
 	return ok;
 }
 
+/* Whether one of STEP targets is it. */
+static bool any(const uint32_t *targets, uint32_t wanted)
+{
+	uint32_t found = 0;
+
+	for (unsigned i = 0; i < STEP; i++)
+		found |= targets[i] == wanted;
+	return found;
+}
+
 static bool answer(struct code_index *x, size_t n, uint32_t addr)
 {
 	if (!GROW(x->answer, n, x->answer_cap))
@@ -166,9 +270,14 @@ const uint64_t *code_index_calls(struct code_index *x, uint64_t target, size_t *
 		x->sorted = sort(&x->calls);
 	if (x->sorted)
 		i = PARTITION_POINT(k, 0, p->n, p->targets[k] < wanted);
-	for (; i < p->n && (!x->sorted || p->targets[i] == wanted); i++)
-		if (p->targets[i] == wanted && !answer(x, n++, p->addrs[i]))
+	for (; i < p->n && (!x->sorted || p->targets[i] == wanted); i++) {
+		while (!x->sorted && i + STEP <= p->n && !any(p->targets + i, (uint32_t)wanted))
+			i += STEP;
+		if (i < p->n && p->targets[i] == wanted && !answer(x, n++, p->addrs[i]))
 			return NULL;
+	}
+	if (n)
+		qsort(x->answer, n, sizeof(*x->answer), compare_u64);
 	*ret_n = n;
 	return n ? x->answer : NULL;
 }

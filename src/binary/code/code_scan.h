@@ -61,6 +61,22 @@ static inline bool code_targets_have(const struct code_targets *t, uint64_t addr
 	return t->filter[bit / 64] >> bit % 64 & 1 && code_targets_search(t, addr);
 }
 
+/* Of some code all that looks like these instructions, as numbers relative to `base`. */
+enum code_list {
+	CODE_LIST_CALLS,    /* direct calls and jumps, of targets in [low, low + span) */
+	CODE_LIST_WORDS,    /* through a word, or loads one */
+	CODE_LIST_TAKES,    /* takes an address; `addrs` are those of the operand's four bytes */
+	CODE_LIST_SYSCALLS, /* has no target */
+	CODE_N_LISTS,
+};
+
+struct code_lists {
+	uint64_t base, low, span, all; /* targets of the others are in [base, base + all) */
+	/* The caller's, with room for a hit at each byte. */
+	uint32_t *addrs[CODE_N_LISTS], *targets[CODE_N_LISTS];
+	size_t n[CODE_N_LISTS];
+};
+
 /* All code of the object. `targets`: only what leads to one of them; NULL: all. */
 int code_scan(struct elf_image *image, unsigned patterns, const struct code_targets *targets,
 	      code_hit_fn hit, void *context);

@@ -7,9 +7,8 @@
  * id. These are what a file says itself; so a file apart must also belong to root, to us or to the
  * program's owner.
  *
- * The sections are read, not mapped: the owner of a mapped file can cut it short and so end pollux
- * with SIGBUS, perhaps while a program has its hooks, or change what was checked already. Reading
- * costs memory, so a file has a budget, and what claims to be large has to be there on the disk.
+ * A file that others can write is read, not mapped (base/file_map.h). Reading costs memory, so a
+ * file has a budget, and what claims to be large has to be there on the disk.
  *
  * Sections may be compressed: as ELF says (zlib, zstd), or the old GNU way (.zdebug_*).
  */
@@ -18,6 +17,7 @@
 #include "base/budget.h"
 #include "base/cleanup.h"
 #include "base/file.h"
+#include "base/file_map.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -40,6 +40,8 @@ enum {
 #ifndef ELFCOMPRESS_ZSTD
 #define ELFCOMPRESS_ZSTD 2
 #endif
+/* A copy of less costs less than a map. */
+#define MIN_MAP_BYTES (1u << 20)
 /* zlib can't do better than 1032 to 1: what claims more is no section. */
 #define MAX_RATIO 1100
 
@@ -48,6 +50,7 @@ struct debug_file {
 	struct file_id id;
 	char *path;
 	Elf *elf;
+	struct file_map map; /* of the whole file, once a section that may be mapped is asked for */
 	uint8_t *unpacked[2 * DS_N]; /* zstd sections; libelf keeps the zlib ones */
 	size_t n_unpacked;
 	uint64_t held; /* bytes of all that was read and unpacked (base/budget.h) */
@@ -133,6 +136,7 @@ void debug_file_free(struct debug_file *f)
 	budget_release(f->held);
 	if (f->elf)
 		elf_end(f->elf);
+	file_map_close(&f->map);
 	close(f->fd);
 	free(f->path);
 	free(f);
@@ -152,7 +156,8 @@ bool debug_file_unchanged(const struct debug_file *f)
 {
 	struct file_id now;
 
-	return file_id_read(f->fd, &now) && file_id_same(&now, &f->id);
+	return file_id_read(f->fd, &now) && file_id_same(&now, &f->id) &&
+	       !file_map_damaged(&f->map);
 }
 
 /* ---- sections ---- */
@@ -184,6 +189,19 @@ static bool unpack_zstd(struct debug_file *f, const Elf_Data *raw, uint64_t byte
 	return true;
 }
 
+/* What is not compressed, of a file that may be mapped. */
+static bool mapped_bytes(struct debug_file *f, const GElf_Shdr *sh, struct dwarf_span *ret)
+{
+	uint64_t end;
+
+	if (!sh->sh_size || __builtin_add_overflow(sh->sh_offset, sh->sh_size, &end) ||
+	    sh->sh_size < MIN_MAP_BYTES || (!f->map.data && file_map_open(f->fd, &f->map) < 0) ||
+	    end > f->map.len)
+		return false;
+	*ret = (struct dwarf_span){f->map.data + sh->sh_offset, sh->sh_size};
+	return true;
+}
+
 static bool section_bytes(struct debug_file *f, Elf_Scn *scn, const GElf_Shdr *sh, bool gnu_packed,
 			  struct dwarf_span *ret)
 {
@@ -192,6 +210,8 @@ static bool section_bytes(struct debug_file *f, Elf_Scn *scn, const GElf_Shdr *s
 	if (sh->sh_type == SHT_NOBITS || !hold(f, sh->sh_size) ||
 	    !on_disk(f->fd, sh->sh_offset, sh->sh_size))
 		return false;
+	if (!gnu_packed && !(sh->sh_flags & SHF_COMPRESSED) && mapped_bytes(f, sh, ret))
+		return true;
 	data = elf_rawdata(scn, NULL);
 	if (!data || !data->d_buf || !data->d_size)
 		return false;

@@ -115,16 +115,30 @@ static int read_segments(struct opening *o)
 	return 0;
 }
 
-static int add_code(struct opening *o, uint64_t start, uint64_t size)
+static int add_range(struct opening *o, struct image_range **ranges, size_t *n, uint64_t start,
+		     uint64_t size)
 {
-	struct elf_image *img = o->img;
-
 	if (size == 0)
 		return 0;
-	if (!GROW_ONE(img->code, img->n_code))
+	if (!GROW_ONE(*ranges, *n))
 		return error_set(o->err, -ENOMEM, "out of memory");
-	img->code[img->n_code++] = (struct image_range){start, start + size};
+	(*ranges)[(*n)++] = (struct image_range){start, start + size};
 	return 0;
+}
+
+static int add_code(struct opening *o, uint64_t start, uint64_t size)
+{
+	return add_range(o, &o->img->code, &o->img->n_code, start, size);
+}
+
+/* Sections without a text that a program has: what the linker makes for the loader and for
+ * unwinding. */
+static bool is_table(const GElf_Shdr *sh, const char *name)
+{
+	return sh->sh_flags & SHF_ALLOC &&
+	       (sh->sh_type == SHT_RELA || sh->sh_type == SHT_DYNSYM ||
+		!strcmp(name, ".eh_frame") || !strcmp(name, ".eh_frame_hdr") ||
+		!strcmp(name, ".gcc_except_table"));
 }
 
 /* A symbol table with its strings, unless there is one of this kind already. */
@@ -168,6 +182,8 @@ static int read_sections(struct opening *o)
 			name = elf_strptr(o->elf, names, sh.sh_name);
 		if (!name)
 			name = "";
+		if (is_table(&sh, name) && !__builtin_add_overflow(sh.sh_addr, sh.sh_size, &end))
+			TRY(add_range(o, &img->textless, &img->n_textless, sh.sh_addr, sh.sh_size));
 		if (sh.sh_flags & SHF_ALLOC && sh.sh_flags & SHF_EXECINSTR &&
 		    sh.sh_type == SHT_PROGBITS &&
 		    !__builtin_add_overflow(sh.sh_addr, sh.sh_size, &end) &&
@@ -195,6 +211,10 @@ static int read_sections(struct opening *o)
 			TRY(add_code(o, img->segments[i].addr, img->segments[i].file_size));
 	}
 	image_sort(img->code, img->n_code, sizeof(*img->code));
+	for (size_t i = 0; i < img->n_code; i++)
+		TRY(add_range(o, &img->textless, &img->n_textless, img->code[i].start,
+			      img->code[i].end - img->code[i].start));
+	image_sort(img->textless, img->n_textless, sizeof(*img->textless));
 	return 0;
 }
 
@@ -347,6 +367,7 @@ void elf_image_free(struct elf_image *img)
 	free(img->name);
 	free(img->interp);
 	free(img->code);
+	free(img->textless);
 	image_bytes_free(&img->strtab);
 	image_bytes_free(&img->dynstr);
 	free(img->symbols);
@@ -497,21 +518,21 @@ bool elf_image_is_code(const struct elf_image *img, uint64_t addr)
 	return lo > 0 && addr < img->code[lo - 1].end;
 }
 
-/* The end of the code that `at` is in, or `at`; *ret_stop: where the next code begins, or the
- * segment ends. Without sections a segment is code as a whole, whatever is in it. */
-static uint64_t past_code(const struct elf_image *img, const struct elf_segment *seg, uint64_t at,
-			  uint64_t *ret_stop)
+/* Where a text may be from `at` on; *ret_stop: where code or a table begins behind it, or the segment
+ * ends. Without sections a segment is code as a whole, whatever is in it. */
+static uint64_t past_textless(const struct elf_image *img, const struct elf_segment *seg,
+			      uint64_t at, uint64_t *ret_stop)
 {
 	*ret_stop = seg->addr + seg->file_size;
-	for (size_t i = 0; i < img->n_code; i++) {
-		const struct image_range *code = &img->code[i];
+	for (size_t i = 0; i < img->n_textless; i++) {
+		const struct image_range *range = &img->textless[i];
 
-		if (code->start <= seg->addr && code->end >= seg->addr + seg->file_size)
+		if (range->start <= seg->addr && range->end >= seg->addr + seg->file_size)
 			continue;
-		if (code->start <= at && at < code->end)
-			at = code->end;
-		else if (code->start > at && code->start < *ret_stop)
-			*ret_stop = code->start;
+		if (range->start <= at && at < range->end)
+			at = range->end;
+		else if (range->start > at && range->start < *ret_stop)
+			*ret_stop = range->start;
 	}
 	return at;
 }
@@ -527,7 +548,7 @@ uint64_t elf_image_find(const struct elf_image *img, uint64_t addr, const void *
 		     at = stop) {
 			const uint8_t *hit;
 
-			at = past_code(img, seg, at, &stop);
+			at = past_textless(img, seg, at, &stop);
 			if (at >= end)
 				break;
 			hit = memmem(seg->data + (at - seg->addr), stop - at, bytes, len);

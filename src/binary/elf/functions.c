@@ -94,6 +94,14 @@ bool image_may_begin(struct elf_image *img, uint64_t addr)
 	       elf_image_is_code(img, addr);
 }
 
+void image_begin_soon(const struct elf_image *img, uint64_t addr)
+{
+	uint64_t block = img->begins ? (addr - img->code[0].start) / BLOCK : UINT64_MAX;
+
+	if (block < img->n_blocks)
+		__builtin_prefetch(&img->begins[block / 8]);
+}
+
 /* Words of data that point to functions point to few of them, again and again: a place for each of
  * some hundred that were found to begin there. */
 #define N_KNOWN 1024u

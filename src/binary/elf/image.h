@@ -53,6 +53,10 @@ struct elf_image {
 	struct image_range *code;
 	size_t n_code;
 
+	/* Where no texts are: that, and what the linker makes (relocations, unwind tables). */
+	struct image_range *textless;
+	size_t n_textless;
+
 	uint64_t dynamic; /* address of PT_DYNAMIC, 0 if none */
 	size_t dynamic_bytes;
 	uint64_t eh_frame_hdr; /* address of PT_GNU_EH_FRAME, 0 if none */
@@ -116,6 +120,8 @@ void image_dynamic_read(const struct elf_image *img, struct image_dynamic *ret);
 
 /* False: no function begins there. */
 bool image_may_begin(struct elf_image *img, uint64_t addr);
+/* That will be asked for this address. */
+void image_begin_soon(const struct elf_image *img, uint64_t addr);
 
 void image_drop_index(struct elf_image *img);
 

@@ -50,6 +50,7 @@ const struct machine machine_x86_64 = {
 	.length = insn_length,
 	.decode_reference = decode_reference,
 	.scan = scan_x86_64,
+	.list = list_x86_64,
 	.arg_words = {PROBE_X86_RDI, PROBE_X86_RSI, PROBE_X86_RDX, PROBE_X86_RCX, PROBE_X86_R8,
 		      PROBE_X86_R9},
 	.dwarf = {.sp = 7,

@@ -26,7 +26,7 @@ typedef int8_t window __attribute__((vector_size(WINDOW)));
 
 /* A bit for each place where a pattern begins. */
 struct pattern_places {
-	unsigned takes, calls, syscalls;
+	unsigned takes, calls, words, syscalls; /* calls: direct ones */
 };
 
 /* Of the bytes at p: which are `byte` in the bits of `mask`. */
@@ -60,7 +60,8 @@ static inline struct pattern_places look(const uint8_t *p)
 
 	return (struct pattern_places){
 		.takes = bits(wide & equal(p + 1, 0xff, 0x8d)),
-		.calls = bits(equal(p, 0xfe, 0xe8) | through | (wide & equal(p + 1, 0xff, 0x8b))),
+		.calls = bits(equal(p, 0xfe, 0xe8)),
+		.words = bits(through | (wide & equal(p + 1, 0xff, 0x8b))),
 		.syscalls = bits(equal(p, 0xff, 0x0f) & equal(p + 1, 0xff, 0x05)),
 	};
 }
@@ -93,7 +94,7 @@ static inline int give(const struct scan *s, enum code_pattern pattern, size_t i
 /* Places of a window that begins at `i`, in their order. */
 static inline int give_places(const struct scan *s, size_t i, struct pattern_places found)
 {
-	unsigned calls = s->patterns & CODE_CALLS ? found.calls : 0;
+	unsigned calls = s->patterns & CODE_CALLS ? found.calls | found.words : 0;
 	unsigned syscalls = s->patterns & CODE_SYSCALLS ? found.syscalls : 0;
 	unsigned all = calls | syscalls | (s->patterns & CODE_TAKES ? found.takes : 0);
 	int rc = 0;
@@ -116,6 +117,64 @@ static inline int give_places(const struct scan *s, size_t i, struct pattern_pla
 			rc = give(s, CODE_CALLS, at, at + (*p == 0xff ? 2 : 3), true);
 	}
 	return rc;
+}
+
+/* Part of code that is listed. */
+struct listing {
+	const uint8_t *code;
+	size_t len, left;
+	uint64_t addr; /* from the base on */
+	struct code_lists *lists;
+};
+
+/* Of a target's four bytes at `at`; kept if it is in the range. */
+static inline void put(const struct listing *l, enum code_list list, size_t place, size_t at,
+		       uint64_t low, uint64_t span)
+{
+	struct code_lists *to = l->lists;
+	size_t n = to->n[list];
+	int32_t disp;
+	uint64_t target;
+
+	memcpy(&disp, l->code + at, 4);
+	target = l->addr + at + 4 + (uint64_t)(int64_t)disp;
+	to->addrs[list][n] = (uint32_t)(l->addr + place);
+	to->targets[list][n] = (uint32_t)target;
+	to->n[list] = n + (target - low < span);
+}
+
+/* The places of a window that begins at `i` and has `most` bytes of what is listed. */
+static inline void put_places(const struct listing *l, size_t i, struct pattern_places found,
+			      size_t most)
+{
+	struct code_lists *to = l->lists;
+	/* What fits into the code; of those in the next part none. */
+	size_t fits = l->left - i < OTHER_BYTES ? 0 : l->left - i - OTHER_BYTES + 1;
+	uint64_t in = most < 64 ? (1ull << most) - 1 : UINT64_MAX;
+	uint64_t whole = in & (fits < 64 ? (1ull << fits) - 1 : UINT64_MAX);
+	uint64_t low = to->low - to->base;
+
+	for (uint64_t m = found.calls & whole; m; m &= m - 1) {
+		size_t at = i + (unsigned)__builtin_ctzll(m);
+
+		put(l, CODE_LIST_CALLS, at, at + 1, low, to->span);
+	}
+	for (uint64_t m = found.words & whole; m; m &= m - 1) {
+		size_t at = i + (unsigned)__builtin_ctzll(m);
+
+		put(l, CODE_LIST_WORDS, at, at + (l->code[at] == 0xff ? 2 : 3), 0, to->all);
+	}
+	for (uint64_t m = found.takes & whole; m; m &= m - 1) {
+		size_t at = i + (unsigned)__builtin_ctzll(m);
+
+		put(l, CODE_LIST_TAKES, at + 3, at + 3, 0, to->all);
+	}
+	for (uint64_t m = found.syscalls & in; m; m &= m - 1) {
+		size_t at = i + (unsigned)__builtin_ctzll(m), n = to->n[CODE_LIST_SYSCALLS];
+
+		to->addrs[CODE_LIST_SYSCALLS][n] = (uint32_t)(l->addr + at);
+		to->n[CODE_LIST_SYSCALLS] = n + (at + SYSCALL_BYTES <= l->left);
+	}
 }
 
 #if defined(__x86_64__)
@@ -141,12 +200,10 @@ AVX2 static inline struct pattern_places look_wide(const uint8_t *p)
 	const __m256i lea = _mm256_and_si256(wide, equal_wide(b, (char)0xff, (char)0x8d));
 	const __m256i syscall =
 		_mm256_and_si256(equal_wide(a, (char)0xff, 0x0f), equal_wide(b, (char)0xff, 0x05));
-	const __m256i calls = _mm256_or_si256(
-		_mm256_or_si256(equal_wide(a, (char)0xfe, (char)0xe8), through), load);
-
 	return (struct pattern_places){
 		.takes = (unsigned)_mm256_movemask_epi8(lea),
-		.calls = (unsigned)_mm256_movemask_epi8(calls),
+		.calls = (unsigned)_mm256_movemask_epi8(equal_wide(a, (char)0xfe, (char)0xe8)),
+		.words = (unsigned)_mm256_movemask_epi8(_mm256_or_si256(through, load)),
 		.syscalls = (unsigned)_mm256_movemask_epi8(syscall),
 	};
 }
@@ -161,6 +218,12 @@ AVX2 static int scan_wide(const struct scan *s, size_t *at)
 	return rc;
 }
 
+AVX2 static void list_wide(const struct listing *l, size_t *at)
+{
+	for (; *at + WIDE_WINDOW <= l->len && *at + WIDE_WINDOW + 2 <= l->left; *at += WIDE_WINDOW)
+		put_places(l, *at, look_wide(l->code + *at), WIDE_WINDOW);
+}
+
 static bool has_wide(void)
 {
 	return __builtin_cpu_supports("avx2");
@@ -171,6 +234,12 @@ static int scan_wide(const struct scan *s, size_t *at)
 	(void)s;
 	(void)at;
 	return 0;
+}
+
+static void list_wide(const struct listing *l, size_t *at)
+{
+	(void)l;
+	(void)at;
 }
 
 static bool has_wide(void)
@@ -303,4 +372,28 @@ int scan_x86_64(const uint8_t *code, size_t len, uint64_t addr, unsigned pattern
 		const struct code_targets *targets, code_hit_fn hit, void *context)
 {
 	return scan_x86_64_by(has_wide(), code, len, addr, patterns, targets, hit, context);
+}
+
+void list_x86_64_by(bool wide, const uint8_t *code, size_t len, size_t left, uint64_t addr,
+		    struct code_lists *lists)
+{
+	const struct listing l = {code, len, left, addr - lists->base, lists};
+	size_t i = 0;
+
+	if (wide)
+		list_wide(&l, &i);
+	for (; i < len; i += WINDOW) {
+		uint8_t tail[WINDOW + 2] = {0};
+		const uint8_t *p = code + i;
+
+		if (left - i < sizeof(tail))
+			p = memcpy(tail, p, left - i);
+		put_places(&l, i, look(p), len - i < WINDOW ? len - i : WINDOW);
+	}
+}
+
+void list_x86_64(const uint8_t *code, size_t len, size_t left, uint64_t addr,
+		 struct code_lists *lists)
+{
+	list_x86_64_by(has_wide(), code, len, left, addr, lists);
 }
