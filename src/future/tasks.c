@@ -14,6 +14,7 @@
 #include "base/search.h"
 #include "base/units.h"
 #include "base/vec.h"
+#include "binary/code/code_scan.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -209,20 +210,28 @@ static int found_add(struct found_list *l, uint64_t addr, struct inspect_kind *k
 	return 0;
 }
 
-static int scan_words(struct inspect *in, uint64_t base, const uint64_t *words, size_t n,
-		      struct found_list *list)
+struct header_search {
+	struct inspect *in;
+	bool copy;
+	uint64_t *buf;
+	struct code_targets vtables; /* of all kinds: few words pass its filter */
+	struct budget budget;	     /* pages */
+	struct found_list *list;
+};
+
+static int scan_words(struct header_search *s, uint64_t base, size_t n)
 {
-	uint64_t low = in->kinds[0].vtable, span = in->kinds[in->n_kinds - 1].vtable - low;
+	const struct code_targets vtables = s->vtables;
 
 	for (size_t i = 0; i < n; i++) {
 		struct inspect_kind *k;
 
-		if (words[i] - low > span)
+		if (!code_targets_have(&vtables, s->buf[i]))
 			continue;
-		k = kind_at(in, words[i]);
+		k = kind_at(s->in, s->buf[i]);
 		if (!k || k->vtable_offset == OFFSET_UNKNOWN)
 			continue;
-		if (found_add(list, base + i * 8 - k->vtable_offset, k) < 0)
+		if (found_add(s->list, base + i * 8 - k->vtable_offset, k) < 0)
 			return -ENOMEM;
 	}
 	return 0;
@@ -257,14 +266,6 @@ static uint64_t pages_to_search(const struct inspect *in)
 	return (2 * bytes + MIN_SEARCH_BYTES) / PAGE;
 }
 
-struct header_search {
-	struct inspect *in;
-	bool copy;
-	uint64_t *buf;
-	struct budget budget; /* pages */
-	struct found_list *list;
-};
-
 static int search_run(struct header_search *s, uint64_t start, uint64_t end)
 {
 	struct mem *m = &s->in->mem;
@@ -277,7 +278,7 @@ static int search_run(struct header_search *s, uint64_t start, uint64_t end)
 			return 0;
 		if (s->copy ? !mem_read(m, at, s->buf, len) : m->read(m->ctx, at, s->buf, len) < 0)
 			continue; /* unmapped meanwhile */
-		if (scan_words(s->in, at, s->buf, len / 8, s->list) < 0)
+		if (scan_words(s, at, len / 8) < 0)
 			return -ENOMEM;
 	}
 	return 0;
@@ -302,11 +303,14 @@ static int search_map(struct header_search *s, const struct process_map *map)
 /* All words there that are a vtable's address, in the program or in the copy. */
 int tasks_scan(struct inspect *in, bool copy, struct found_list *list, struct error *err)
 {
-	_cleanup_free_ uint64_t *buf = malloc(SCAN_BYTES);
+	_cleanup_free_ uint64_t *buf = malloc(SCAN_BYTES),
+				*vtables = calloc(in->n_kinds + 1, sizeof(*vtables));
 	struct header_search s = {.in = in, .copy = copy, .buf = buf, .list = list};
 	int r = 0;
 
-	if (!buf)
+	for (size_t i = 0; vtables && i < in->n_kinds; i++)
+		vtables[i] = in->kinds[i].vtable;
+	if (!buf || !vtables || code_targets_init(&s.vtables, vtables, in->n_kinds) < 0)
 		return error_set(err, -ENOMEM, "out of memory");
 	budget_init(&s.budget, pages_to_search(in), 0);
 	if (!in->core)
@@ -314,6 +318,7 @@ int tasks_scan(struct inspect *in, bool copy, struct found_list *list, struct er
 	for (size_t i = 0; i < in->maps.n && r == 0; i++)
 		if (may_hold_tasks(in, i))
 			r = search_map(&s, &in->maps.v[i]);
+	code_targets_done(&s.vtables);
 	if (r < 0)
 		return error_set(err, r, "out of memory");
 	if ((!s.budget.steps || (!in->core && !in->pages.budget.steps)) && !in->unsearched) {

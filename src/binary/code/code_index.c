@@ -59,8 +59,8 @@ static void add(struct code_places *p, uint32_t target, uint32_t addr, bool keep
 	p->n += keep;
 }
 
-/* Takes over what a part of the code has. The caches miss where a function may begin and the next
- * may not: so many questions at a time. */
+/* Takes over what a part of the code has. Where functions begin is spread over more than the caches
+ * have: what is asked for next is fetched meanwhile. */
 static int take(struct code_index *x, const struct code_lists *l)
 {
 	struct elf_image *image = x->image;

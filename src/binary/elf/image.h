@@ -11,10 +11,11 @@
 #include <elf.h>
 #include <libelf.h>
 
-/* A run of bytes of the file, copied; they count as held (base/budget.h). */
+/* A run of bytes of the file, copied; they count as held (base/budget.h). Or of its map. */
 struct image_bytes {
 	uint8_t *data;
 	size_t len;
+	bool mapped;
 };
 void image_bytes_free(struct image_bytes *b);
 
@@ -103,6 +104,9 @@ struct elf_image {
 int image_check(struct elf_image *img, uint64_t offset, uint64_t len, struct error *err);
 /* Copies bytes that were checked. */
 int image_read(struct elf_image *img, uint64_t offset, uint64_t len, struct image_bytes *ret,
+	       struct error *err);
+/* The same, of the map where the file may be mapped, until the image rests; only to be read. */
+int image_view(struct elf_image *img, uint64_t offset, uint64_t len, struct image_bytes *ret,
 	       struct error *err);
 /* Gives back all segments' bytes. */
 void image_unload(struct elf_image *img);

@@ -47,9 +47,10 @@ static void zeroes_free(const void *data, uint64_t len)
 
 void image_bytes_free(struct image_bytes *b)
 {
-	if (b->data)
+	if (b->data && !b->mapped) {
 		budget_release(b->len);
-	zeroes_free(b->data, b->len);
+		zeroes_free(b->data, b->len);
+	}
 	*b = (struct image_bytes){0};
 }
 
@@ -140,12 +141,29 @@ int image_read(struct elf_image *img, uint64_t offset, uint64_t len, struct imag
 	return 0;
 }
 
-/* All segments' bytes. */
-static int image_load(struct elf_image *img, struct error *err)
+static void open_map(struct elf_image *img)
 {
 	if (!img->map.data && img->file_bytes >= MIN_MAP_BYTES &&
 	    file_map_open(img->fd, &img->map) == 0 && img->map.len < img->file_bytes)
 		file_map_close(&img->map);
+}
+
+int image_view(struct elf_image *img, uint64_t offset, uint64_t len, struct image_bytes *ret,
+	       struct error *err)
+{
+	/* What was loaded before the map could be opened is a copy, and stays one. */
+	if (img->resting || img->map.data)
+		open_map(img);
+	if (!img->map.data)
+		return image_read(img, offset, len, ret, err);
+	*ret = (struct image_bytes){(uint8_t *)(uintptr_t)img->map.data + offset, len, true};
+	return 0;
+}
+
+/* All segments' bytes. */
+static int image_load(struct elf_image *img, struct error *err)
+{
+	open_map(img);
 	for (size_t i = 0; i < img->n_segments; i++) {
 		struct elf_segment *seg = &img->segments[i];
 		struct image_bytes bytes;

@@ -43,7 +43,7 @@ static struct image_bytes read_table(struct elf_image *img, const struct image_t
 {
 	struct image_bytes bytes = {0};
 
-	int rc = at->bytes ? image_read(img, at->offset, at->bytes, &bytes, NULL) : 0;
+	int rc = at->bytes ? image_view(img, at->offset, at->bytes, &bytes, NULL) : 0;
 
 	if (rc < 0)
 		image_note_trouble(img, rc);

@@ -120,7 +120,7 @@ static inline int give_places(const struct scan *s, size_t i, struct pattern_pla
 }
 
 /* Part of code that is listed. */
-struct listing {
+struct code_listing {
 	const uint8_t *code;
 	size_t len, left;
 	uint64_t addr; /* from the base on */
@@ -128,7 +128,7 @@ struct listing {
 };
 
 /* Of a target's four bytes at `at`; kept if it is in the range. */
-static inline void put(const struct listing *l, enum code_list list, size_t place, size_t at,
+static inline void put(const struct code_listing *l, enum code_list list, size_t place, size_t at,
 		       uint64_t low, uint64_t span)
 {
 	struct code_lists *to = l->lists;
@@ -144,7 +144,7 @@ static inline void put(const struct listing *l, enum code_list list, size_t plac
 }
 
 /* The places of a window that begins at `i` and has `most` bytes of what is listed. */
-static inline void put_places(const struct listing *l, size_t i, struct pattern_places found,
+static inline void put_places(const struct code_listing *l, size_t i, struct pattern_places found,
 			      size_t most)
 {
 	struct code_lists *to = l->lists;
@@ -218,7 +218,7 @@ AVX2 static int scan_wide(const struct scan *s, size_t *at)
 	return rc;
 }
 
-AVX2 static void list_wide(const struct listing *l, size_t *at)
+AVX2 static void list_wide(const struct code_listing *l, size_t *at)
 {
 	for (; *at + WIDE_WINDOW <= l->len && *at + WIDE_WINDOW + 2 <= l->left; *at += WIDE_WINDOW)
 		put_places(l, *at, look_wide(l->code + *at), WIDE_WINDOW);
@@ -236,7 +236,7 @@ static int scan_wide(const struct scan *s, size_t *at)
 	return 0;
 }
 
-static void list_wide(const struct listing *l, size_t *at)
+static void list_wide(const struct code_listing *l, size_t *at)
 {
 	(void)l;
 	(void)at;
@@ -377,7 +377,7 @@ int scan_x86_64(const uint8_t *code, size_t len, uint64_t addr, unsigned pattern
 void list_x86_64_by(bool wide, const uint8_t *code, size_t len, size_t left, uint64_t addr,
 		    struct code_lists *lists)
 {
-	const struct listing l = {code, len, left, addr - lists->base, lists};
+	const struct code_listing l = {code, len, left, addr - lists->base, lists};
 	size_t i = 0;
 
 	if (wide)
