@@ -486,9 +486,22 @@ static struct type_text next_parameter(struct type_text list)
 	return (struct type_text){list.at, c};
 }
 
+/* Whether its first and last brackets belong together: not those of "<A as B>::f, C<D>". */
+static bool in_brackets(struct type_text t)
+{
+	int depth = 0;
+
+	for (const char *c = t.at; c < t.end; c++) {
+		depth += (*c == '<') - (*c == '>' && c > t.at && c[-1] != '-');
+		if (depth == 0)
+			return c > t.at && c + 1 == t.end;
+	}
+	return false;
+}
+
 static struct type_text first_parameter(struct type_text generics)
 {
-	if (generics.at < generics.end && *generics.at == '<') {
+	if (in_brackets(generics)) {
 		generics.at++;
 		generics.end--;
 	}
@@ -565,7 +578,9 @@ char *name_own(const char *function, const char *libraries)
 	read_path(path.at, path.end, segs, &n);
 	if (!is_own(path, libraries, 0)) {
 		chosen = wrapped(segs, n);
-	} else if (n && segs[0].word.at == segs[0].word.end) {
+		read_path(chosen.at, chosen.end, segs, &n);
+	}
+	if (n && segs[0].word.at == segs[0].word.end) {
 		type = self_type(segs[0].generics, &future);
 		if (names_function(type))
 			chosen = type;

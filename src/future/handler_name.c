@@ -82,17 +82,56 @@ static bool has_method(const char *full_name, const char *method)
 	return false;
 }
 
-char *handler_name_by_symbol(const char *full_name, const char *symbol)
+static const char generated[] = "::into_info::monomorphized_function";
+
+void handler_name_cut(char *name)
 {
-	_cleanup_free_ char *name = handler_name(&(struct trace_kind){.full_name = full_name});
-	const char *method = name ? last_part(name) : "", *of = last_part(symbol);
-	size_t path = name ? (size_t)(method - name) : 0;
+	size_t len = strlen(name), n = strlen(generated);
+
+	if (len > n && !strcmp(name + len - n, generated))
+		name[len - n] = '\0';
+}
+
+/* handler_name_by_symbol() of one function; NULL: it is another one. */
+static char *by_one_symbol(const char *full_name, const char *name, const char *symbol)
+{
+	const char *method = last_part(name), *of = last_part(symbol);
+	size_t path = (size_t)(method - name);
 
 	for (const char *c = symbol; *c; c++)
 		if (!in_path(*c))
 			return NULL;
+	/* of a type that a macro has made of the function: rocket's and actix's */
+	if (strstr(full_name, generated) ||
+	    (!strcmp(of, method) && strstr(full_name, "}::register::")))
+		return strdup(symbol);
 	return *method && !strcmp(of, method) && !strncmp(symbol, name, path) &&
 			       of > symbol + path && has_method(full_name, method)
 		       ? strdup(symbol)
 		       : NULL;
+}
+
+char *handler_name_by_symbol(const char *full_name, const char *symbol)
+{
+	static const char between[] = " or ";
+	_cleanup_free_ char *name = handler_name(&(struct trace_kind){.full_name = full_name});
+	char *found = NULL;
+
+	for (const char *part = symbol, *end; name && part;
+	     part = end ? end + strlen(between) : NULL) {
+		_cleanup_free_ char *one = NULL, *better = NULL;
+
+		end = strstr(part, between);
+		one = strndup(part, end ? (size_t)(end - part) : strlen(part));
+		better = one ? by_one_symbol(full_name, name, one) : NULL;
+		if (better && found) {
+			free(found);
+			return NULL;
+		}
+		if (better) {
+			found = better;
+			better = NULL;
+		}
+	}
+	return found;
 }

@@ -12,6 +12,11 @@ char *handler_name_by_parameter(const char *full_name, const char *own);
  * `self`. NULL: it is none; free() it. */
 char *handler_name_by_method(const char *full_name, const char *self);
 
+/* Takes from the name of a function what a macro of the framework's has made of it: "shop::order" of
+ * "shop::order::into_info::monomorphized_function" (rocket 0.5). */
+void handler_name_cut(char *name);
+
 /* The same of a method of an impl whose future has captured no `self`, by the function of the program's that its poll
- * function's symbol names: "shop::Api::status". NULL: the name has no impl, or that is another function; free() it. */
+ * function's symbol names: "shop::Api::status", also where it has those of others: "shop::get or shop::Api::status". NULL:
+ * the name has no impl, or that is another function; free() it. */
 char *handler_name_by_symbol(const char *full_name, const char *symbol);

@@ -767,14 +767,45 @@ static bool dispatches(const struct dw_type *t)
 	return await_starts(t->full_name, "tonic::server::grpc::");
 }
 
-static bool has_own(const struct compiler *c)
+/* Whether a type is what a middleware goes on to: the next of a chain, or the future of a response. */
+static bool is_next(const struct dw_type *t)
+{
+	static const char *const responses[] = {"axum::routing::route::RouteFuture<",
+						"actix_web::service::ServiceResponse<"};
+	const char *middleware = t ? strstr(t->full_name, "::middleware::") : NULL;
+
+	if (middleware && strstr(middleware, "::Next"))
+		return true;
+	for (size_t i = 0; t && i < sizeof(responses) / sizeof(responses[0]); i++)
+		if (strstr(t->full_name, responses[i]))
+			return true;
+	return false;
+}
+
+/* Whether a coroutine of the program's own is around handlers: it was given what it goes on to, or awaits that. */
+static bool is_middleware(struct compiler *c, const struct dw_type *t)
+{
+	for (size_t i = 0; i < t->n_variants; i++) {
+		const struct dw_variant *v = &t->variants[i];
+		const struct dw_type *state = dw_member_type(c->d, &v->member);
+
+		for (size_t k = 0; state && k < state->n_members; k++)
+			if ((!v->value || !strcmp(state->members[k].name, "__awaitee")) &&
+			    is_next(dw_member_type(c->d, &state->members[k])))
+				return true;
+	}
+	return false;
+}
+
+static bool has_own(struct compiler *c)
 {
 	bool own = false;
 
 	for (size_t i = 0; i < c->n_nodes; i++) {
 		if (dispatches(c->nodes[i].type))
 			return false;
-		own = own || (is_own(c, c->nodes[i].type) && !c->nodes[i].pointed);
+		own = own || (is_own(c, c->nodes[i].type) && !c->nodes[i].pointed &&
+			      !is_middleware(c, c->nodes[i].type));
 	}
 	return own;
 }

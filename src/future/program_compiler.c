@@ -288,6 +288,7 @@ static char *own_names(const char *libraries, const char *full_name)
 							  : name_shorten(one);
 		if (!own)
 			return NULL;
+		handler_name_cut(own);
 		buf_str(&b, part == full_name ? "" : between);
 		buf_str(&b, own);
 	}

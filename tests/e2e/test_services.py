@@ -256,6 +256,8 @@ def test_requests_by_handler(pollux, service, tmp_path):
     for row in report["futures"]:
         rows[route_of(row["name"])] = row
     assert sorted(rows) == ROUTES and len(report["futures"]) == len(ROUTES)
+    # A method without a self has its type's name.
+    assert rows["hello"]["name"] == ("service::Pages::hello" if framework == "axum" else rows["hello"]["name"])
     for route in truth["routes"]:
         row = rows[route["name"]]
         assert row["instances"] == row["ready"] == row["life_ns"]["count"] == route["requests"]

@@ -98,6 +98,18 @@ static void test_symbol(void **state)
 		 "ax::Api::status"},
 		{"ax::api::{impl#4}::call::{async_block_env#0}", "ax::api::Own::call",
 		 "ax::api::Own::call"},
+		/* what rocket's macro has made */
+		{"rock::{impl#0}::into_info::monomorphized_function::{async_block_env#0}",
+		 "rock::order", "rock::order"},
+		/* and actix's */
+		{"actix_web::handler::handler_service::{closure#0}::{closure#0}::{async_block_env#"
+		 "0}<fn(u8) -> "
+		 "act::{impl#0}::register::item::{async_fn_env#0}, u8>",
+		 "act::item", "act::item"},
+		{"actix_web::handler::handler_service::{closure#0}::{closure#0}::{async_block_env#"
+		 "0}<fn(u8) -> "
+		 "act::{impl#0}::register::item::{async_fn_env#0}, u8>",
+		 "act::order", NULL},
 		/* no method, or the symbol is another one's, or that of two */
 		{AXUM "<fn(u8) -> ax::order::{async_fn_env#0}, u8>", "ax::Api::order", NULL},
 		{"ax::{impl#4}::call::{async_block_env#0}", "ax::Own::recall", NULL},
@@ -106,6 +118,9 @@ static void test_symbol(void **state)
 		{"ax::{impl#4}::call::{async_block_env#0}", "bx::Own::call", NULL},
 		{"ax::{impl#4}::call::{async_block_env#0}", "ax::Own::call or ax::Other::call",
 		 NULL},
+		/* one of several */
+		{AXUM "<fn(u8) -> ax::{impl#3}::status::{async_fn_env#0}, u8>",
+		 "ax::get or ax::Api::status or another", "ax::Api::status"},
 		{"ax::{impl#4}::call::{async_block_env#0}", "", NULL},
 		{"ax::{impl#4", "ax::Own::call", NULL},
 	};
@@ -115,12 +130,27 @@ static void test_symbol(void **state)
 		expect(handler_name_by_symbol(rows[i].full, rows[i].symbol), rows[i].name);
 }
 
+static void test_cut(void **state)
+{
+	char made[] = "rock::order::into_info::monomorphized_function", none[] = "rock::order",
+	     only[] = "::into_info::monomorphized_function";
+
+	(void)state;
+	handler_name_cut(made);
+	assert_string_equal(made, "rock::order");
+	handler_name_cut(none);
+	assert_string_equal(none, "rock::order");
+	handler_name_cut(only);
+	assert_string_equal(only, "::into_info::monomorphized_function");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_parameter),
 		cmocka_unit_test(test_method),
 		cmocka_unit_test(test_symbol),
+		cmocka_unit_test(test_cut),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -346,6 +346,14 @@ static void test_own(void **state)
 		{"<app::Shop as app::api::Shop>::order::{{closure}}", "app::Shop::order"},
 		{"actix_web::handler::handler_service<app::get,()>::{{closure}}::{{closure}}",
 		 "app::get"},
+		/* actix's #[get] makes a type of the function */
+		{"actix_web::handler::handler_service<<app::get as "
+		 "actix_web::service::HttpServiceFactory>::"
+		 "register::get,(app::Data<u8>,)>::{{closure}}",
+		 "app::get"},
+		{"actix_web::handler::handler_service::<<app::Api as app::Make>::make, "
+		 "()>::{closure#0}",
+		 "app::Api::make"},
 		/* not its first parameter */
 		{"tower::util::map<(),app::get>::{{closure}}", NULL},
 		{"serde::de::read<app::get>::{{closure}}", "app::get"},

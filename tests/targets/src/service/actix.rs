@@ -36,6 +36,15 @@ async fn hello() -> &'static str {
     "hello"
 }
 
+use actix_web::body::MessageBody;
+use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::middleware::{from_fn, Next};
+
+/// Around the handlers of some routes.
+async fn logged<B: MessageBody>(request: ServiceRequest, next: Next<B>) -> Result<ServiceResponse<B>, actix_web::Error> {
+    next.call(request).await
+}
+
 fn main() {
     actix_web::rt::System::new().block_on(async {
         let (shop, mailer) = Shop::open();
@@ -45,11 +54,15 @@ fn main() {
             App::new()
                 .app_data(data.clone())
                 .route("/blocks", web::get().to(blocks))
-                .route("/item", web::get().to(item))
                 .route("/order", web::get().to(order))
-                .route("/file", web::get().to(file))
                 .route("/pool", web::get().to(pool))
                 .route("/hello", web::get().to(hello))
+                .service(
+                    web::scope("")
+                        .wrap(from_fn(logged))
+                        .route("/item", web::get().to(item))
+                        .route("/file", web::get().to(file)),
+                )
         })
         .workers(2)
         .disable_signals()

@@ -35,9 +35,14 @@ async fn pool(State(shop): State<Shop>) -> String {
     work::query(&shop.pool).await
 }
 
-async fn hello() -> &'static str {
-    let _request = load::Request::to("hello");
-    "hello"
+/// Its method is a handler.
+struct Pages;
+
+impl Pages {
+    async fn hello() -> &'static str {
+        let _request = load::Request::to("hello");
+        "hello"
+    }
 }
 
 /// Around the handlers of some routes.
@@ -62,7 +67,7 @@ fn main() {
         .route("/blocks", get(blocks))
         .route("/order", get(order))
         .route("/pool", get(pool))
-        .route("/hello", get(hello))
+        .route("/hello", get(Pages::hello))
         .merge(logs)
         .with_state(shop);
     runtime.spawn(mailer);
