@@ -177,14 +177,18 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 			why = SCHED_UNINTERRUPTIBLE;
 		leave_cpu(t, why, syscall_of(prev), cpu, c ? c->n_runs + 1 : 0, &after, now);
 	}
-	t = bpf_map_lookup_elem(&threads, &key);
-	name(&before, prev);
 	if (c) {
-		missed_switch(c, &before, prev->pid, ran_ns(prev), now);
+		if (is_another(c, prev->pid)) {
+			name(&before, prev);
+			missed_switch(c, &before, ran_ns(prev), now);
+		}
 		next_run(c, &after, key, now);
 	}
-	if (t)
+	t = bpf_map_lookup_elem(&threads, &key);
+	if (t) {
+		name(&before, prev);
 		enter_cpu(t, cpu, &before, now);
+	}
 	return 0;
 }
 

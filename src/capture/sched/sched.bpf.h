@@ -153,6 +153,12 @@ static __always_inline void keep_run(struct sched_cpu *c, const struct sched_who
 	c->since_ns = end_ns;
 }
 
+/* Whether the thread that leaves this CPU is not the one that came last, as far as was seen. */
+static __always_inline bool is_another(const struct sched_cpu *c, __u32 key)
+{
+	return c->since_ns && c->key != key;
+}
+
 /*
  * The kernel does not report every switch (on 6.18, in a virtual machine, one in some hundred was
  * missing; perf has not got those either). Then the thread that leaves this CPU now, `prev`, is not the one that
@@ -160,10 +166,8 @@ static __always_inline void keep_run(struct sched_cpu *c, const struct sched_who
  * neither is what the CPU ran.
  */
 static __always_inline void missed_switch(struct sched_cpu *c, const struct sched_who *prev,
-					  __u32 key, __u64 ran_ns, __u64 now)
+					  __u64 ran_ns, __u64 now)
 {
-	if (!c->since_ns || c->key == key)
-		return;
 	bool known = ran_ns && now - c->since_ns > ran_ns;
 
 	if (known)

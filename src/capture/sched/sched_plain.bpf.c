@@ -74,14 +74,18 @@ int on_switch(struct switch_record *r)
 		leave_cpu(t, why, t->enter_ns ? t->number + 1 : 0, cpu, c ? c->n_runs + 1 : 0,
 			  &after, now);
 	}
-	name(&before, r->prev_pid, r->prev_comm);
 	if (c) {
-		missed_switch(c, &before, r->prev_pid, 0, now);
+		if (is_another(c, r->prev_pid)) {
+			name(&before, r->prev_pid, r->prev_comm);
+			missed_switch(c, &before, 0, now);
+		}
 		next_run(c, &after, key, now);
 	}
 	t = bpf_map_lookup_elem(&threads, &key);
-	if (t)
+	if (t) {
+		name(&before, r->prev_pid, r->prev_comm);
 		enter_cpu(t, cpu, &before, now);
+	}
 	return 0;
 }
 
