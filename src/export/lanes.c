@@ -250,8 +250,9 @@ int lanes_task_begin(struct lanes *l, const struct tl_task *task, struct lane_sl
 
 void lanes_task_end(struct lanes *l, const struct lane_slot *p, uint64_t end_ns)
 {
+	/* One that lives at the end of the trace leaves its lane to none whose life is only reported then. */
 	if (p->counts && !l->by_task)
-		pack_give(&p->family->pack, p->lane, end_ns);
+		pack_give(&p->family->pack, p->lane, end_ns ? end_ns : UINT64_MAX);
 }
 
 static int future_take(struct lanes *l, struct pool *pool, struct tl_future *future,

@@ -40,6 +40,31 @@ static void test_pack_lowest_free(void **state)
 }
 
 /* Against the plainest thing that could be right. */
+static const struct trace_kind *some_kind(const void *ctx, uint32_t kind)
+{
+	static const struct trace_kind k = {.name = "serve", .role = TR_TASK};
+
+	(void)ctx;
+	(void)kind;
+	return &k;
+}
+
+/* One that still lives at the end has its lane for itself, also where another's life is reported after that. */
+static void test_lane_of_a_task_that_lives_on(void **state)
+{
+	const struct tl_task first = {.serial = 1, .spawn_ns = 100},
+			     late = {.serial = 2, .spawn_ns = 50};
+	struct lanes l = {.kind = some_kind};
+	struct lane_slot one, other;
+
+	assert_int_equal(lanes_task_begin(&l, &first, &one), 0);
+	lanes_task_end(&l, &one, first.end_ns);
+	assert_int_equal(lanes_task_begin(&l, &late, &other), 0);
+	assert_int_not_equal(one.lane, other.lane);
+	lanes_task_end(&l, &other, late.end_ns);
+	lanes_done(&l);
+}
+
 static void test_pack_never_overlaps(void **state)
 {
 	enum { N = 20000, LIVE = 300 };
@@ -402,6 +427,7 @@ int main(void)
 		cmocka_unit_test(test_proto_nesting),
 		cmocka_unit_test(test_pack_lowest_free),
 		cmocka_unit_test(test_pack_never_overlaps),
+		cmocka_unit_test(test_lane_of_a_task_that_lives_on),
 		cmocka_unit_test(test_spill_reverses),
 		cmocka_unit_test(test_bins),
 		cmocka_unit_test(test_top_keeps_heaviest),
