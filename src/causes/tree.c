@@ -38,9 +38,15 @@ static uint64_t step_begin(uint32_t step)
 
 static int new_node(struct tree *t, struct trees *all, const struct node *node)
 {
-	if (!GROW_ZERO(t->last, t->n_nodes, t->n_last) || !GROW_ONE(t->nodes, t->n_nodes))
+	struct node_sums *sums = calloc(UNIT_N, sizeof(*sums));
+
+	if (!sums || !GROW_ZERO(t->last, t->n_nodes, t->n_last) ||
+	    !GROW_ONE(t->nodes, t->n_nodes)) {
+		free(sums);
 		return -ENOMEM;
-	t->nodes[t->n_nodes++] = *node;
+	}
+	t->nodes[t->n_nodes] = *node;
+	t->nodes[t->n_nodes++].sums = sums;
 	all->n_nodes++;
 	return 0;
 }
@@ -52,9 +58,11 @@ int tree_init(struct tree *t, struct trees *all)
 
 void tree_done(struct tree *t)
 {
-	for (size_t i = 0; i < t->n_nodes; i++)
+	for (size_t i = 0; i < t->n_nodes; i++) {
 		for (unsigned u = 0; u < UNIT_N; u++)
 			hist_done(&t->nodes[i].sums[u].ns);
+		free(t->nodes[i].sums);
+	}
 	for (unsigned u = 0; u < UNIT_N; u++) {
 		hist_done(&t->units[u].length);
 		map_free(&t->units[u].cells, free);

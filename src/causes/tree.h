@@ -73,12 +73,13 @@ struct node {
 	uint32_t parent, a;
 	uint64_t b;
 	uint8_t type, depth;
-	struct node_sums sums[UNIT_N]; /* with all that is below */
 	/* The longest stretch that a task of kind `a` accounts for, and its number; NT_RAN: 1 + index of
 	 * the neighbour. */
 	uint64_t longest_ns, longest_task;
 	/* while a unit is summed up */
 	uint64_t unit, unit_n, unit_ns;
+	/* UNIT_N of them, with all that is below. Elsewhere: walks only look at what is above. */
+	struct node_sums *sums;
 };
 
 struct part {

@@ -174,7 +174,11 @@ static struct finding_draft *find_stuck_poll(struct rule_state *st, const struct
 	buf_str(&d->text, " has been in a poll of ");
 	say_moment_task(&d->text, t);
 	buf_str(&d->text, " since before the recording: ");
-	if (!say_call(&d->text, thread)) {
+	if (say_call(&d->text, thread)) {
+		/* It is served in its turn: it may go on yet. */
+		if (rule_say_has_lock(st, d, thread))
+			d->f.stays = false;
+	} else {
 		const struct moment_frame *f = moment_own_frame(thread);
 
 		buf_str(&d->text, "it computes");
@@ -255,14 +259,8 @@ static int judge_stuck_poll(struct rule_state *st, const struct rule_moment *rm)
 				return 0;
 		}
 	}
-	for (i = 0; i < n; i++) {
-		if (groups[i].n == 1)
-			continue;
-		buf_str(&groups[i].d->text, "; ");
-		say_count(&groups[i].d->text, groups[i].n - 1,
-			  "other thread is in such a poll, too",
-			  "other threads are in such polls, too");
-	}
+	for (i = 0; i < n; i++)
+		say_others_too(&groups[i].d->text, groups[i].n - 1);
 	return 0;
 }
 

@@ -338,6 +338,19 @@ static void say_has_lock(struct buf *out, const struct long_group *holder)
 		   trace_call_name(holder->note.call));
 }
 
+bool rule_say_has_lock(const struct rule_state *st, struct finding_draft *d,
+		       const struct moment_thread *t)
+{
+	const struct long_group *holder = has_lock_of_thread(st, t);
+	unsigned most = holder ? long_score(st, holder) - 1 : 0;
+
+	if (!holder)
+		return false;
+	say_has_lock(&d->text, holder);
+	d->f.score = d->f.score < most ? d->f.score : most;
+	return true;
+}
+
 /* Handlers are recognised once debug information has been read, some time after a recording's begin:
  * polls of a family before that are of its handlers', as the same call in them shows later. */
 static bool is_before_handlers(struct long_group *const *groups, size_t n,
@@ -410,7 +423,16 @@ const struct finding_rule rule_long_polls = {
 
 /* ---- a poll that does not end, judged with the long ones ---- */
 
-/* The thread when the recording ends; NULL: not known. */
+void say_others_too(struct buf *out, uint64_t n)
+{
+	if (!n)
+		return;
+	buf_str(out, "; ");
+	say_count(out, n, "other thread is in such a poll, too",
+		  "other threads are in such polls, too");
+}
+
+/* The thread when the recording ends; NULL: not known, since the moment is later. */
 static const struct moment_thread *end_thread(const struct rule_state *st, uint32_t thread)
 {
 	const struct findings_facts *facts = rule_facts(st);
@@ -419,62 +441,119 @@ static const struct moment_thread *end_thread(const struct rule_state *st, uint3
 	for (size_t k = 0; t && k < facts->n_moments; k++) {
 		const struct trace_moment *m = &facts->moments[k].m;
 
-		for (size_t i = 0; i < m->n_threads && m->when == MOMENT_END; i++)
-			if (m->process == t->process && m->threads[i].tid == t->tid)
+		if (m->when != MOMENT_END || m->process != t->process ||
+		    m->now_ns > facts->scope.end_ns + OPEN_NS)
+			continue;
+		for (size_t i = 0; i < m->n_threads; i++)
+			if (m->threads[i].tid == t->tid)
 				return &m->threads[i];
 	}
 	return NULL;
 }
 
+/* What the thread does in it. */
+static void say_open_call(const struct rule_state *st, struct finding_draft *d,
+			  const struct open_poll_found *o)
+{
+	const struct moment_thread *t = end_thread(st, o->poll.thread);
+	const struct long_group *holder;
+	unsigned most;
+
+	d->f.advice =
+		t && t->call && o->note.call == TB_NONE ? advice_in_call : advice_for(st, &o->note);
+	/* The call in which it is then is not among those that have ended. */
+	if (t && t->call && o->note.calls_ns < tl_poll_held_ns(&o->poll) / 2) {
+		buf_str(&d->text, ", in ");
+		say_call(&d->text, t);
+		rule_say_has_lock(st, d, t);
+		return;
+	}
+	say_inside(st, &d->text, &o->note, false);
+	holder = has_lock_at(st, &o->note);
+	if (!holder)
+		return;
+	say_has_lock(&d->text, holder);
+	most = long_score(st, holder) - 1;
+	d->f.score = d->f.score < most ? d->f.score : most;
+}
+
+static struct finding_draft *find_open_poll(struct rule_state *st, const struct open_poll_found *o)
+{
+	uint64_t ns = tl_poll_held_ns(&o->poll);
+	struct finding_draft *d = rule_finds(st, finding_score(40, 55, ns, NSEC_PER_SEC, 1));
+
+	if (!d)
+		return NULL;
+	say_handler(st, &d->text, o->kind, o->handler);
+	buf_printf(&d->text, " (task %llu) has been in one poll for ",
+		   (unsigned long long)o->number);
+	text_duration(&d->text, ns);
+	buf_str(&d->text, " when the recording ended");
+	say_open_call(st, d, o);
+	buf_str(&d->text, ": ");
+	say_thread(st, &d->text, o->poll.thread);
+	buf_str(&d->text, " ran nothing else meanwhile");
+	d->f.kind = o->kind;
+	d->f.handler = o->handler;
+	finding_spans(d, o->poll.begin_ns, rule_facts(st)->scope.end_ns);
+	finding_on(d, o->poll.thread);
+	finding_of(d, o->serial, o->number);
+	d->f.stack = o->note.stack;
+	return d;
+}
+
+/* The longest first, and of those that are as long one that says where it is. */
+static int compare_open(const void *a, const void *b)
+{
+	const struct open_poll_found *x = a, *y = b;
+
+	return DESCENDING(tl_poll_held_ns(&x->poll) / OPEN_NS, tl_poll_held_ns(&y->poll) / OPEN_NS)
+		       ?: DESCENDING(!!x->note.stack, !!y->note.stack)
+		       ?: ASCENDING(x->serial, y->serial);
+}
+
+/* Of a family, in one call, at one line as far as that is known. */
+static bool open_alike(const struct rule_state *st, const struct open_poll_found *a,
+		       const struct open_poll_found *b)
+{
+	return a->kind == b->kind && a->handler == b->handler && a->note.call == b->note.call &&
+	       (!a->note.stack || !b->note.stack || same_line(st, a->note.stack, b->note.stack));
+}
+
 static int judge_open_poll(struct rule_state *st)
 {
 	struct open_polls_state *s = (struct open_polls_state *)st;
-	uint64_t end_ns = rule_facts(st)->scope.end_ns;
+	struct {
+		const struct open_poll_found *first;
+		struct finding_draft *d;
+		uint64_t n;
+	} groups[MOST_FINDINGS];
+	size_t n = 0, at;
 
+	if (s->n)
+		qsort(s->found, s->n, sizeof(*s->found), compare_open);
 	for (size_t i = 0; i < s->n; i++) {
 		const struct open_poll_found *o = &s->found[i];
-		uint64_t ns = tl_poll_held_ns(&o->poll);
-		unsigned most;
-		const struct moment_thread *t = end_thread(st, o->poll.thread);
-		const struct long_group *holder = NULL;
-		struct finding_draft *d;
 
-		if (o->poll.end_ns < end_ns || !keeps_worker(st, o->role, o->poll.thread))
+		if (o->poll.end_ns < rule_facts(st)->scope.end_ns ||
+		    !keeps_worker(st, o->role, o->poll.thread))
 			continue;
-		d = rule_finds(st, finding_score(40, 55, ns, NSEC_PER_SEC, 1));
-		if (!d)
-			return 0;
-		say_handler(st, &d->text, o->kind, o->handler);
-		buf_printf(&d->text, " (task %llu) has been in one poll for ",
-			   (unsigned long long)o->number);
-		text_duration(&d->text, ns);
-		buf_str(&d->text, " when the recording ended");
-		/* The call in which it is then is not among those that have ended. */
-		if (t && t->call && o->note.calls_ns < ns / 2) {
-			buf_str(&d->text, ", in ");
-			say_call(&d->text, t);
-			holder = has_lock_of_thread(st, t);
-		} else {
-			say_inside(st, &d->text, &o->note, false);
-			holder = has_lock_at(st, &o->note);
+		for (at = 0; at < n && !open_alike(st, groups[at].first, o); at++)
+			;
+		if (at < n) {
+			groups[at].n++;
+			finding_on(groups[at].d, o->poll.thread);
+			finding_of(groups[at].d, o->serial, o->number);
+		} else if (n < MOST_FINDINGS) {
+			groups[n].first = o;
+			groups[n].n = 1;
+			groups[n].d = find_open_poll(st, o);
+			if (!groups[n++].d)
+				return 0;
 		}
-		if (holder) {
-			say_has_lock(&d->text, holder);
-			most = long_score(st, holder) - 1;
-			d->f.score = d->f.score < most ? d->f.score : most;
-		}
-		buf_str(&d->text, ": ");
-		say_thread(st, &d->text, o->poll.thread);
-		buf_str(&d->text, " ran nothing else meanwhile");
-		d->f.advice = t && t->call && o->note.call == TB_NONE ? advice_in_call
-								      : advice_for(st, &o->note);
-		d->f.kind = o->kind;
-		d->f.handler = o->handler;
-		finding_spans(d, o->poll.begin_ns, end_ns);
-		finding_on(d, o->poll.thread);
-		finding_of(d, o->serial, o->number);
-		d->f.stack = o->note.stack;
 	}
+	for (at = 0; at < n; at++)
+		say_others_too(&groups[at].d->text, groups[at].n - 1);
 	return 0;
 }
 

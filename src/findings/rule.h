@@ -193,6 +193,12 @@ void say_moment_task(struct buf *out, const struct moment_task *t);
 void say_at(struct buf *out, const char *file, uint32_t line, const char *function);
 /* "futex, at src/main.rs:12 app::flush" of what a thread does; false: it is in no system call. */
 bool say_call(struct buf *out, const struct moment_thread *t);
+/* polls.c: of a thread that waits for a lock when the recording ends: that others have it meanwhile, in a call at
+ * the same line. Then they are the cause: their finding scores more. false: no others are seen. */
+bool rule_say_has_lock(const struct rule_state *st, struct finding_draft *d,
+		       const struct moment_thread *t);
+/* "; 2 other threads are in such polls, too" */
+void say_others_too(struct buf *out, uint64_t n);
 /* held.c: the leaf for which alone a task waits, *n_leaves is 0 at first; NULL: there is none, or several. */
 const struct await_node *only_leaf(const struct await_node *n, size_t *n_leaves);
 /* What other tasks give, and should some time: no sockets, timers, messages. */

@@ -36,6 +36,9 @@ TROUBLES = {
                                    r"\d+ convoys?; it had held it while it waited at .* .*remote_call"),
     "writer": ("lock-convoy", r"waits of .*apply_update for .*rwlock.*write at src/writer.rs:\d+ .*: .*scan_table let go at the "
                               r"end of .*; it had held it while it waited at src/writer.rs:\d+ .*scan_table"),
+    "export": ("lock-convoy", r"waits of .*(lookup|refresh) for .*rwlock.* at src/export.rs:\d+ .*: .*export let go at the end of .*; "
+                              r"it had held it while it waited at src/export.rs:\d+ .*export"),
+    "retry": ("busy-task", r"agent did nothing but connect, .* at src/retry.rs:\d+ .*dial"),
     "lost_answer": ("no-progress", r"\d+ tasks of .*rpc_call wait for .*oneshot.* at src/lost_answer.rs:\d+ .*, and more all "
                                    r"the time, while others went on there after "),
     "names": ("pool-full", r"its 32 threads were mostly in .*fetch::\{.*clock_nanosleep"),
@@ -180,6 +183,18 @@ def test_lanes(recorded):
     assert thread in {w["tid"] for w in report["workers"]}
     for f in report["findings"]:
         assert 0 <= f["from_ns"] <= f["to_ns"] and len(f["threads"]) <= 8 and len(f["tasks"]) <= 8
+
+
+def test_cancelled(recorded):
+    """Some programs cancel all tasks of a family on purpose: it is no warning."""
+    report, _ = recorded("impatient")
+    (cancelled,) = [f for f in of_the_program(report) if f["rule"] == "cancelled"]
+    n, others = re.search(r"^([\d,]+) tasks of .*query were cancelled before they had ended, .*; (\S+) ended by itself$",
+                          cancelled["text"]).groups()
+    (family,) = [f for f in report["families"] if f["name"].endswith("query")]
+    assert int(n.replace(",", "")) == family["cancelled"] >= 20
+    assert (0 if others == "none" else int(others)) == family["completed"]
+    assert cancelled["score"] < WARNING
 
 
 def test_dropped(recorded):

@@ -368,6 +368,18 @@ static void test_open_poll(void **state)
 		    "app::task (task 7) has been in one poll for 800 ms when the recording ended: "
 		    "thread worker/100 ran nothing else meanwhile\n");
 
+	/* Two of a family are one trouble. */
+	rec.length_ns = 1000 * MS;
+	for (unsigned i = 0; i < 2; i++) {
+		worker(&rec, i);
+		spawn(&rec, i, (1 + i) * MS, K_TASK, 7 + i);
+		poll_begin(&rec, i, (200 + i * 200) * MS, K_TASK, 7 + i);
+	}
+	expect_rule(&rec, "open-poll",
+		    "app::task (task 7) has been in one poll for 800 ms when the recording ended: "
+		    "thread worker/100 ran nothing else meanwhile; 1 other thread is in such a "
+		    "poll, too\n");
+
 	/* One that is cut, as some poll of a busy program always is. */
 	rec.length_ns = 1000 * MS;
 	worker(&rec, 0);

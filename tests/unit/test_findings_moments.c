@@ -685,6 +685,34 @@ static void test_sends_to_nobody(void **state)
 		    "the longest for 1.50 s: no task is seen to receive from it\n");
 }
 
+/* Since before the recording, but others go on with the lock, at the same line. */
+static void test_stuck_behind_call(void **state)
+{
+	char *got;
+	(void)state;
+	begin();
+	runs_in_futex(add_task(NULL), "app::backoff");
+	scene.frames[0].file = "../src/retry.rs";
+	scene.frames[0].line = 7;
+	recorded();
+	worker(&scene.rec, 1);
+	spawn(&scene.rec, 1, 30, K_TASK, 2);
+	poll_begin(&scene.rec, 1, 100 * MS, K_TASK, 2);
+	at(&scene.rec, 1, 113 * MS, TE_SAMPLE, TM_LONG_BLOCKED, TRACE_KIND_NONE, 11 * MS, N_FRAMES);
+	block(&scene.rec, 1, 700 * MS, 599 * MS, TB_WRITE);
+	poll_end(&scene.rec, 1, 700 * MS, K_TASK, 2, TO_READY, 0);
+	got = judged(&scene.rec, NULL);
+	char *stuck = strstr(got, "stuck-poll: "), *writes = strstr(got, "long-polls: ");
+
+	if (!stuck || !writes || writes > stuck ||
+	    !strstr(stuck, "since before the recording: futex at ../src/retry.rs:7 app::backoff, "
+			   "for a lock "
+			   "that others have meanwhile, in write\n"))
+		fail_msg("%s", got);
+	free(got);
+	begin();
+}
+
 /* An actor that has asked itself: the answer would come by its own channel. */
 static void asks(enum await_wait wait, uint64_t length)
 {
@@ -818,6 +846,7 @@ int main(void)
 		cmocka_unit_test(test_channel),
 		cmocka_unit_test(test_channel_grows),
 		cmocka_unit_test(test_sends),
+		cmocka_unit_test(test_stuck_behind_call),
 		cmocka_unit_test(test_sends_to_nobody),
 		cmocka_unit_test(test_pending),
 		cmocka_unit_test(test_rests),

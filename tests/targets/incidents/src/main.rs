@@ -7,9 +7,11 @@ mod coop;
 mod descriptors;
 mod driver;
 mod endless;
+mod export;
 mod full_channel;
 mod futurelock;
 mod healthy;
+mod impatient;
 mod join_set;
 mod lag;
 mod leak;
@@ -22,6 +24,7 @@ mod panic;
 mod parked_guard;
 mod pool_dead;
 mod recv;
+mod retry;
 mod rwlock;
 mod slow_holder;
 mod slow_owner;
@@ -42,9 +45,11 @@ fn main() {
         "descriptors" => descriptors::main(),
         "driver" => driver::main(),
         "endless" => endless::main(),
+        "export" => export::main(),
         "full_channel" => full_channel::main(),
         "futurelock" => futurelock::main(),
         "healthy" => healthy::main(),
+        "impatient" => impatient::main(),
         "join_set" => join_set::main(),
         "lag" => lag::main(),
         "leak" => leak::main(),
@@ -57,6 +62,7 @@ fn main() {
         "parked_guard" => parked_guard::main(),
         "pool_dead" => pool_dead::main(),
         "recv" => recv::main(),
+        "retry" => retry::main(),
         "rwlock" => rwlock::main(),
         "slow_holder" => slow_holder::main(),
         "slow_owner" => slow_owner::main(),
