@@ -413,6 +413,9 @@ const struct finding_rule rule_overtaken = {
 
 static int judge_unserved(struct rule_state *st, const struct rule_moment *rm)
 {
+	uint64_t half_ns = rule_facts(st)->scope.length_ns / 2,
+		 unserved_ns = half_ns > UNSERVED_NS ? half_ns : UNSERVED_NS;
+
 	if (rm->m.when != MOMENT_END || !rm->m.stopped ||
 	    rule_facts(st)->scope.length_ns < UNSERVED_NS)
 		return 0;
@@ -425,7 +428,7 @@ static int judge_unserved(struct rule_state *st, const struct rule_moment *rm)
 
 		if (h->held->kind != AH_CHANNEL || !h->held->counted || !h->held->length ||
 		    h->node->kind == AN_LEAF || t->state != IS_IDLE || !t->tree ||
-		    !rule_is_quiet(st, rm, t))
+		    rule_waited_ns(st, rm, t) < unserved_ns)
 			continue;
 		leaf = only_leaf(t->tree, &n_leaves);
 		if (!leaf || leaf->granted || leaf->resource == h->held->addr ||
@@ -438,7 +441,14 @@ static int judge_unserved(struct rule_state *st, const struct rule_moment *rm)
 		say_count(&d->text, h->held->length, "message is", "messages are");
 		buf_str(&d->text, " in the channel that ");
 		say_moment_task(&d->text, t);
-		buf_str(&d->text, " receives from, but all the time it has waited for ");
+		buf_str(&d->text, " receives from, but ");
+		if (rule_is_quiet(st, rm, t)) {
+			buf_str(&d->text, "all the time");
+		} else {
+			buf_str(&d->text, "for ");
+			text_duration(&d->text, rule_waited_ns(st, rm, t));
+		}
+		buf_str(&d->text, " it has waited for ");
 		text_safe(&d->text, leaf->name ? leaf->name : "?");
 		graph_leaf(&rm->graph, t->tree, &own);
 		if (own)

@@ -197,6 +197,18 @@ uint64_t rule_seen_until_ns(const struct rule_state *st, const struct rule_momen
 	return rm->m.now_ns < end_ns ? rm->m.now_ns : end_ns;
 }
 
+uint64_t rule_waited_ns(const struct rule_state *st, const struct rule_moment *rm,
+			const struct moment_task *t)
+{
+	const struct live_task *live = rule_live(st, rm, t);
+	uint64_t until_ns = rule_seen_until_ns(st, rm),
+		 since_ns = !live	  ? 0
+			    : live->quiet ? rule_facts(st)->scope.begin_ns
+					  : live->since_ns;
+
+	return since_ns && until_ns > since_ns ? until_ns - since_ns : 0;
+}
+
 /* 1: it was read. */
 static int read_moment(struct findings *f, struct tl_moments *names, uint32_t process,
 		       enum moment_when when)

@@ -474,6 +474,8 @@ struct idle_group {
 	uint64_t n;
 	const struct await_node *leaf, *own;
 	size_t first; /* index of a task */
+	uint64_t least_ns;
+	bool all_quiet; /* they waited all the time */
 };
 
 bool is_given_by_tasks(enum await_wait wait)
@@ -482,7 +484,8 @@ bool is_given_by_tasks(enum await_wait wait)
 	       wait == AW_MUTEX || wait == AW_RWLOCK;
 }
 
-static int add_idle(struct map *groups, const struct rule_moment *rm, size_t task)
+static int add_idle(const struct rule_state *st, struct map *groups, const struct rule_moment *rm,
+		    size_t task)
 {
 	const struct moment_task *t = &rm->m.tasks[task];
 	size_t n = 0;
@@ -497,7 +500,15 @@ static int add_idle(struct map *groups, const struct rule_moment *rm, size_t tas
 	if (!g)
 		return -ENOMEM;
 	if (!g->n++)
-		*g = (struct idle_group){.n = 1, .leaf = leaf, .own = own, .first = task};
+		*g = (struct idle_group){.n = 1,
+					 .leaf = leaf,
+					 .own = own,
+					 .first = task,
+					 .least_ns = UINT64_MAX,
+					 .all_quiet = true};
+	if (rule_waited_ns(st, rm, t) < g->least_ns)
+		g->least_ns = rule_waited_ns(st, rm, t);
+	g->all_quiet = g->all_quiet && rule_is_quiet(st, rm, t);
 	return 0;
 }
 
@@ -512,7 +523,13 @@ static void find_idle(struct rule_state *st, const struct rule_moment *rm,
 	say_count(&d->text, g->n, "task", "tasks");
 	buf_str(&d->text, " of ");
 	text_safe(&d->text, t->kind->name);
-	buf_str(&d->text, " waited all the time for ");
+	if (g->all_quiet) {
+		buf_str(&d->text, " waited all the time for ");
+	} else {
+		buf_str(&d->text, " have waited for ");
+		text_duration(&d->text, g->least_ns);
+		buf_str(&d->text, " or more for ");
+	}
 	text_safe(&d->text, g->leaf->name ? g->leaf->name : "?");
 	say_at(&d->text, g->own->file, g->own->line, g->own->name);
 	buf_str(&d->text, "; it has not been given");
@@ -528,12 +545,16 @@ static int judge_idle(struct rule_state *st, const struct rule_moment *rm)
 	size_t pos = 0;
 	int rc = 0;
 
+	uint64_t half_ns = rule_facts(st)->scope.length_ns / 2,
+		 idle_ns = half_ns > NSEC_PER_SEC ? half_ns : NSEC_PER_SEC;
+
 	if (rm->m.when != MOMENT_END || rule_facts(st)->scope.length_ns < NSEC_PER_SEC)
 		return 0;
 	for (size_t i = 0; i < rm->m.n_tasks && rc == 0; i++)
 		if (rm->m.tasks[i].state == IS_IDLE && rm->m.tasks[i].kind->role == TR_TASK &&
-		    !rule_has_found_any(st, rm->kinds[i]) && rule_is_quiet(st, rm, &rm->m.tasks[i]))
-			rc = add_idle(&groups, rm, i);
+		    !rule_has_found_any(st, rm->kinds[i]) &&
+		    rule_waited_ns(st, rm, &rm->m.tasks[i]) >= idle_ns)
+			rc = add_idle(st, &groups, rm, i);
 	while (rc == 0 && (e = map_next(&groups, &pos))) {
 		const struct idle_group *g = e->value;
 

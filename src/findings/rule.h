@@ -125,6 +125,10 @@ const struct live_task *rule_live(const struct rule_state *st, const struct rule
 bool rule_is_quiet(const struct rule_state *st, const struct rule_moment *rm,
 		   const struct moment_task *t);
 
+/* For how long it has been in the state of the moment; 0: not known. */
+uint64_t rule_waited_ns(const struct rule_state *st, const struct rule_moment *rm,
+			const struct moment_task *t);
+
 /* Until when there are events before its moment: on a busy machine it is taken long after the last one. */
 uint64_t rule_seen_until_ns(const struct rule_state *st, const struct rule_moment *rm);
 

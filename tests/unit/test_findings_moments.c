@@ -713,6 +713,34 @@ static void test_stuck_behind_call(void **state)
 	begin();
 }
 
+/* It came to that in the recording, whose beginning says nothing of places. */
+static void test_waits_since(void **state)
+{
+	for (unsigned since_ms = 200; since_ms <= 1200; since_ms += 1000) {
+		struct recording *rec;
+		char *got;
+		(void)state;
+		wait_for(3, AW_NOTIFY, false);
+		rec = recorded();
+		scene.m[MOMENT_START].n_tasks = 0;
+		rec->length_ns = 2000 * MS;
+		scene.m[MOMENT_END].now_ns = START + 2000 * MS;
+		worker(rec, 12);
+		for (unsigned i = 0; i < 3; i++) {
+			spawn(rec, 12, (since_ms + i) * MS - US, K_TASK, 1 + i);
+			poll(rec, 12, (since_ms + i) * MS, US, K_TASK, 1 + i, TO_PENDING, P_NONE);
+		}
+		got = judged(rec, NULL);
+		if (!!strstr(got,
+			     "idle-waits: 3 tasks of app::task have waited for 1.80 s or more for "
+			     "Notified at src/main.rs:10 app::task; it has not been given\n") !=
+		    (since_ms < 1000))
+			fail_msg("%s", got);
+		free(got);
+	}
+	begin();
+}
+
 /* An actor that has asked itself: the answer would come by its own channel. */
 static void asks(enum await_wait wait, uint64_t length)
 {
@@ -838,6 +866,7 @@ int main(void)
 		cmocka_unit_test(test_guard),
 		cmocka_unit_test(test_guards),
 		cmocka_unit_test(test_idle_waits),
+		cmocka_unit_test(test_waits_since),
 		cmocka_unit_test(test_held_future),
 		cmocka_unit_test(test_held_future_moment),
 		cmocka_unit_test(test_open_poll_in_call),
