@@ -7,6 +7,7 @@
 //   owns_bare  the same, in the task: nobody looks there
 //   boxed      in a box of a future that is written by hand: a timeout
 //   large      the same of the program's own, whose output is returned in memory
+//   small      the same, in memory or in registers, as the compiler has it
 //   elapses    in a box of a timeout, which is over first; then in `pause` after that
 //   serves     in a box that a `select!` polls in something written by hand, next to a function of a library
 //   branches   in a branch by value of a `select!`, next to an async function of a library
@@ -93,6 +94,18 @@ async fn large(n: u32) {
     future.await; // large
 }
 
+async fn counts(n: u32) -> Result<u64, u32> {
+    for _ in 0..n {
+        pause().await; // counts
+    }
+    Ok(1)
+}
+
+async fn small(n: u32) {
+    let future: Boxed<Result<u64, u32>> = Box::pin(Passes(counts(n)));
+    let _ = future.await; // small
+}
+
 async fn sleeps() {
     tokio::time::sleep(LONG).await // sleeps
 }
@@ -150,6 +163,7 @@ fn main() {
             tokio::spawn(owns_bare(n)),
             tokio::spawn(boxed(n)),
             tokio::spawn(large(n)),
+            tokio::spawn(small(n)),
             tokio::spawn(elapses(n)),
             tokio::spawn(branches(n)),
             tokio::spawn(serves(n)),
