@@ -51,11 +51,17 @@ RUNTIME_INLINE uint64_t async_references(uint64_t state)
 	return state / ASYNC_REFERENCE;
 }
 
-/* Whether it can be a task's that is there. */
+/* Whether it can be a task's that is there. What is scheduled or runs has a Runnable, which is a
+ * reference, and is not complete. */
 RUNTIME_INLINE bool async_is_state(uint64_t state)
 {
-	return async_references(state) < MAX_REFERENCES &&
-	       (async_references(state) || state & ASYNC_TASK);
+	const uint64_t runnable = ASYNC_SCHEDULED | ASYNC_RUNNING;
+
+	if (async_references(state) >= MAX_REFERENCES)
+		return false;
+	if (state & runnable)
+		return async_references(state) && !(state & ASYNC_COMPLETED);
+	return async_references(state) || state & ASYNC_TASK;
 }
 
 /* Only the holder of the one reference knows the task. */

@@ -176,16 +176,31 @@ static bool read_tokio(struct inspect *in, struct inspect_task *t)
 	return true;
 }
 
+/*
+ * The other words of a header are the awaiter's, a waker, or metadata: no task's vtable is there. One
+ * is where a vtable is left at the end of an allocation, and the next is a task: then the "state" is
+ * the allocator's word between them.
+ */
+static bool awaiter_ok(struct inspect *in, const uint64_t words[ASYNC_HEADER_WORDS], unsigned state,
+		       unsigned vtable)
+{
+	for (unsigned i = 0; i < ASYNC_HEADER_WORDS; i++)
+		if (i != state && i != vtable && words[i] && kind_at(in, words[i]))
+			return false;
+	return true;
+}
+
 static bool read_async(struct inspect *in, struct inspect_task *t)
 {
-	const struct scan_kind *k = t->kind->kind;
-	uint64_t vtable, s;
+	const unsigned state = t->kind->kind->state_offset / 8, vtable = t->kind->vtable_offset / 8;
+	uint64_t words[ASYNC_HEADER_WORDS], s;
 
-	if (!mem_u64(&in->mem, t->addr + t->kind->vtable_offset, &vtable) ||
-	    vtable != t->kind->vtable || !mem_u64(&in->mem, t->addr + k->state_offset, &s))
+	if (state >= ASYNC_HEADER_WORDS || vtable >= ASYNC_HEADER_WORDS ||
+	    !mem_read(&in->mem, t->addr, words, sizeof(words)) || words[vtable] != t->kind->vtable)
 		return false;
+	s = words[state];
 	t->raw_state = s;
-	if (!async_is_state(s))
+	if (!async_is_state(s) || !awaiter_ok(in, words, state, vtable))
 		return false;
 	t->refs = (uint32_t)async_references(s);
 	t->cancelled = (s & ASYNC_CLOSED) && !(s & ASYNC_COMPLETED);

@@ -218,6 +218,11 @@ static void test_async_state(void **state)
 {
 	(void)state;
 	assert_true(async_is_state(ASYNC_FIRST_STATE));
+	/* glibc's word before an allocation of 200 bytes */
+	assert_false(async_is_state(0xd1));
+	assert_false(async_is_state(ASYNC_SCHEDULED | ASYNC_TASK));
+	assert_false(async_is_state(ASYNC_RUNNING | ASYNC_TASK));
+	assert_false(async_is_state(ASYNC_FIRST_STATE | ASYNC_COMPLETED));
 	assert_true(async_is_state(ASYNC_COMPLETED | ASYNC_TASK));
 	assert_true(async_is_state(ASYNC_COMPLETED | ASYNC_REFERENCE));
 	assert_false(async_is_state(ASYNC_COMPLETED));
