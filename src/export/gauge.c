@@ -12,7 +12,8 @@ int gauge_init(struct gauge *g, uint64_t from_ns, uint64_t to_ns)
 {
 	uint64_t length = to_ns > from_ns ? to_ns - from_ns : 1;
 
-	*g = (struct gauge){.from_ns = from_ns, .width_ns = length / GAUGE_BINS + 1};
+	*g = (struct gauge){
+		.from_ns = from_ns, .length_ns = length, .width_ns = length / GAUGE_BINS + 1};
 	g->n = (uint32_t)((length - 1) / g->width_ns + 1);
 	g->begun = calloc(GAUGE_BINS + 1, sizeof(*g->begun));
 	g->partial = calloc(GAUGE_BINS + 1, sizeof(*g->partial));
@@ -28,12 +29,11 @@ void gauge_done(struct gauge *g)
 
 void gauge_add(struct gauge *g, uint64_t begin_ns, uint64_t end_ns)
 {
-	uint64_t length = g->n * g->width_ns;
 	uint64_t begin = begin_ns > g->from_ns ? begin_ns - g->from_ns : 0;
 	uint64_t end = end_ns > g->from_ns ? end_ns - g->from_ns : 0;
 
-	if (end > length)
-		end = length;
+	if (end > g->length_ns)
+		end = g->length_ns;
 	if (begin >= end)
 		return;
 	uint64_t first = begin / g->width_ns, last = (end - 1) / g->width_ns;
@@ -54,7 +54,9 @@ int gauge_each(const struct gauge *g, int (*fn)(void *ctx, uint64_t at_ns, doubl
 
 	for (uint32_t i = 0; i < g->n; i++) {
 		whole += g->begun[i];
-		double value = (double)whole + (double)g->partial[i] / (double)g->width_ns;
+		uint64_t left = g->length_ns - i * g->width_ns;
+		uint64_t width = left < g->width_ns ? left : g->width_ns;
+		double value = (double)whole + (double)g->partial[i] / (double)width;
 		if (value != before)
 			TRY(fn(ctx, g->from_ns + i * g->width_ns, value));
 		before = value;

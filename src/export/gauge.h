@@ -10,8 +10,8 @@
 #define GAUGE_BINS 8192u
 
 struct gauge {
-	uint64_t from_ns, width_ns;
-	uint32_t n; /* bins in use */
+	uint64_t from_ns, length_ns, width_ns; /* of a bin; the last one may be narrower */
+	uint32_t n;			       /* bins in use */
 	int64_t *
 		begun; /* intervals that cover all of a bin: begun before it, less those that end */
 	uint64_t *partial; /* ns of those that cover a part of it */

@@ -40,6 +40,36 @@ static void test_pack_lowest_free(void **state)
 }
 
 /* Against the plainest thing that could be right. */
+static int add_value(void *ctx, uint64_t at_ns, double value)
+{
+	struct {
+		unsigned n;
+		double last;
+	} *seen = ctx;
+
+	(void)at_ns;
+	seen->n++;
+	seen->last = value;
+	return 0;
+}
+
+/* The last part of a window may be shorter than the others. */
+static void test_gauge_of_a_window_that_no_part_divides(void **state)
+{
+	struct {
+		unsigned n;
+		double last;
+	} seen = {0};
+	struct gauge g;
+
+	assert_int_equal(gauge_init(&g, 5, 5 + GAUGE_BINS + 1), 0);
+	gauge_add(&g, 0, 5 + GAUGE_BINS + 1);
+	assert_int_equal(gauge_each(&g, add_value, &seen), 0);
+	assert_int_equal(seen.n, 1);
+	assert_true(seen.last == 1);
+	gauge_done(&g);
+}
+
 static const struct trace_kind *some_kind(const void *ctx, uint32_t kind)
 {
 	static const struct trace_kind k = {.name = "serve", .role = TR_TASK};
@@ -428,6 +458,7 @@ int main(void)
 		cmocka_unit_test(test_pack_lowest_free),
 		cmocka_unit_test(test_pack_never_overlaps),
 		cmocka_unit_test(test_lane_of_a_task_that_lives_on),
+		cmocka_unit_test(test_gauge_of_a_window_that_no_part_divides),
 		cmocka_unit_test(test_spill_reverses),
 		cmocka_unit_test(test_bins),
 		cmocka_unit_test(test_top_keeps_heaviest),
