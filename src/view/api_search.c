@@ -136,7 +136,7 @@ static void task_hit(struct name_search *s, const struct search_hit *f)
 	_cleanup_buf_ struct buf text = BUF_INIT;
 	char id[96];
 
-	buf_printf(&text, "%s %" PRIu64, kind_label(&s->labels, s->v->tables, f->kind), s->number);
+	buf_printf(&text, "%s #%" PRIu64, kind_label(&s->labels, s->v->tables, f->kind), s->number);
 	if (buf_failed(&text) || !begin_hit(s, "task", text.data))
 		return;
 	json_string(&s->j, "task", view_task_id(id, f->kind, f->task));
@@ -231,8 +231,10 @@ int answer_search(const struct view_source *v, const struct view_request *q, str
 	if (request_u64(q, "max", &s.max) < 0 || !s.max || s.max > MAX_HITS)
 		return error_set(err, -EINVAL, "max is a number from 1 to %u", MAX_HITS);
 	errno = 0;
-	unsigned long long number = strtoull(s.text, &end, 0);
-	if (*s.text >= '0' && *s.text <= '9' && !*end && !errno)
+	/* "17", or "#17" as rows and reports have it. */
+	const char *digits = s.text + (*s.text == '#');
+	unsigned long long number = strtoull(digits, &end, 0);
+	if (*digits >= '0' && *digits <= '9' && !*end && !errno)
 		s.number = number;
 	index_facts(v->index, &s.facts);
 	if (kind_labels_make(v->tables, &s.labels) < 0)

@@ -561,9 +561,10 @@ def test_search_finds_a_task_by_its_number(server, pollux, folder):
             continue
         begin, end, by_address = int(row["spawn_ns"]), int(row["end_ns"]), int(row["id"]) > 1 << 40
         hits = [hit for hit in server.json(f"api/search?q={row['task']}")["hits"] if hit["kind"] == "task"]
+        assert [hit for hit in server.json(f"api/search?q=%23{row['task']}")["hits"] if hit["kind"] == "task"] == hits
         # One runtime's number may be another's.
         hit, = [hit for hit in hits if hit["task"] == f"{row['kind']}.{row['id']}"]
-        assert begin <= hit["at"] <= max(end, begin) and hit["text"] == f"{row['family']} {row['task']}"
+        assert begin <= hit["at"] <= max(end, begin) and hit["text"] == f"{row['family']} #{row['task']}"
         life = server.json(f"api/task?id={hit['task']}&at={hit['at']}")
         assert life["polls"] == int(row["polls"]) or life["role"] == "root"
         short[by_address] += end >= 0 and end - begin <= exact
