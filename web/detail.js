@@ -3,7 +3,7 @@
 
 import { byId, el, fact, fill, say } from "./dom.js";
 import { STATES } from "./theme.js";
-import { count, duration, percent, placeText, point } from "./units.js";
+import { count, duration, percent, placeText, point, roleText } from "./units.js";
 
 const STEPS_SHOWN = 60;
 
@@ -247,7 +247,7 @@ export class Detail {
 		return [
 			el("h2", {}, l.kind === "thread" ? "Thread " : "Family ", el("span", { class: "what" }, l.short)),
 			el("dl", {},
-				fact("role", l.role),
+				fact("role", roleText(l.role)),
 				l.tid && fact("tid", String(l.tid)),
 				l.tasks !== undefined && fact("tasks", count(l.tasks)),
 				fact("polls", count(l.polls)),

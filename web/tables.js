@@ -5,7 +5,7 @@
 import { afterPause, byId, el } from "./dom.js";
 import { Flame } from "./flame.js";
 import { Heat } from "./heat.js";
-import { count, duration, fitName, percent, placeText, point } from "./units.js";
+import { count, duration, fitName, percent, roleText, placeText, point } from "./units.js";
 
 const ROWS_SHOWN = 300;
 const TOO_MANY = "This window has too many events for percentiles and single polls: zoom in.";
@@ -22,7 +22,7 @@ const TABLES = {
 	families: {
 		title: "Families",
 		rows: (r) => (r.families ?? []).filter((f) => f.role !== "worker"),
-		columns: [family((f) => f.name), name("role", (f) => f.role),
+		columns: [family((f) => f.name), name("role", (f) => roleText(f.role)),
 			number("tasks", (f) => f.tasks), number("alive", (f) => f.alive), number("polls", (f) => f.polls),
 			time("poll time", (f) => f.poll_ns?.sum, { sort: true }), time("poll p50", (f) => f.poll_ns?.p50),
 			time("poll p99", (f) => f.poll_ns?.p99), time("poll max", (f) => f.poll_ns?.max),

@@ -6,7 +6,7 @@ import { byId, el, fitCanvas, inFrame, tooltip } from "./dom.js";
 import { Lanes } from "./lanes.js";
 import { FONT, Scale, drawArrow, drawFamilyCells, drawGrid, drawInside, drawSlices, drawTaskCells, drawThreadCells, mostOf, sliceLines } from "./draw.js";
 import { STATES, theme } from "./theme.js";
-import { count, duration, fitName, mean, percent, placeText, point, ticks } from "./units.js";
+import { count, duration, fitName, mean, percent, placeText, point, roleText, ticks } from "./units.js";
 
 const CLICK_PX = 4;
 
@@ -125,7 +125,7 @@ export class Timeline {
 				onclick: () => state.select("lane", row.lane.id) },
 			el("span", {}, fitName(row.lane.short, this.gutter - (row.type === "family" ? 36 : 24), labelWidth)),
 			el("small", {}, row.type === "family"
-				? `${row.lane.role === "task" ? "" : `${row.lane.role.replace("root", "block_on")} · `}${count(row.lane.tasks)} ${row.lane.tasks === 1 ? "task" : "tasks"}`
+				? `${row.lane.role === "task" ? "" : `${roleText(row.lane.role)} · `}${count(row.lane.tasks)} ${row.lane.tasks === 1 ? "task" : "tasks"}`
 				: `${row.lane.role} · ${count(row.lane.polls)} polls`)));
 	}
 

@@ -92,6 +92,11 @@ function cut(text, most, tail) {
 	return most < 3 ? "" : `${text.slice(0, most - 1 - tail)}…${tail ? text.slice(-tail) : ""}`;
 }
 
+// What a family's role is called: the one that a block_on polls is known by that.
+export function roleText(role) {
+	return role === "root" ? "block_on" : role;
+}
+
 // "buy shop.rs:47", for lanes: what comes first is seen where there is little room.
 export function placeBrief(place) {
 	const whole = place?.function ?? "";

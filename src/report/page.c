@@ -166,7 +166,7 @@ static void families_html(const struct report *rep, struct buf *out)
 
 		buf_str(out, "<tr>");
 		name_cell(out, family_name(rep, f));
-		name_cell(out, trace_role_name(f->role));
+		name_cell(out, f->role == TR_ROOT ? "block_on" : trace_role_name(f->role));
 		count_cell(out, f->n_tasks);
 		count_cell(out, f->n_polls);
 		time_cell(out, f->poll.count, f->poll.sum);

@@ -355,6 +355,20 @@ def test_a_part_of_a_trace(pollux, tmp_path):
         assert "1.00 s" in text(page, "#facts") and "incomplete" not in text(page, "#facts") and "1000" not in text(page, ".scope")
 
 
+def test_a_role_is_called_alike_everywhere(pollux, html, tmp_path):
+    """Lane, table, what is selected, and the tables of the one-file report."""
+    trace = shutil.copy(GOOD / "inside.plx", tmp_path)
+    with Served(pollux, trace) as served, browser.Page(1280, 800) as page:
+        open_served(page, served)
+        lane = page.eval("pollux.trace.lanes.find(l => l.kind === 'family' && l.role === 'root').id")
+        assert page.eval(f"document.querySelector('[data-row=lane{lane}] small').textContent").startswith("block_on · ")
+        assert "block_on" in page.eval("[...document.querySelectorAll('#panel tbody tr')].map(r => r.cells[1].innerText)")
+        page.eval(f"pollux.state.select('lane', {lane})")
+        page.wait_for("document.querySelector('#detail')?.innerText.includes('block_on')")
+        assert page.errors == []
+    assert "<td>block_on</td>" in html(GOOD / "inside.plx").read_text()
+
+
 def test_no_events(pollux, tmp_path):
     with Served(pollux, shutil.copy(ROOT / "tests/traces/good/no-events.plx", tmp_path)) as served, browser.Page(1280, 800) as page:
         page.open(served.url)
