@@ -26,7 +26,8 @@ char *name_shorten(const char *full);
  *                                                           app::worker
  *     pyo3_async_runtimes::generic::future_into_py<app::get::{closure#0}>::{closure#0}::{closure#1}
  *                                                           app::get (future_into_py::{closure#1})
- * `libraries` are crates that are known to be such, "serde,sqlx_core", besides common ones. */
+ * `libraries` are crates that are known to be such, "serde,sqlx_core", besides common ones; NULL: not
+ * known. */
 char *name_task(const char *full, const char *libraries);
 
 /* The short form of a function on a stack, whose standard path and method are kept:

@@ -397,8 +397,11 @@ static bool is_listed(struct type_text crate, const char *list)
 	return false;
 }
 
+/* `more`: NULL where the program's libraries aren't known, as of an object without tasks. */
 static bool is_library(struct type_text crate, const char *more)
 {
+	if (!more)
+		more = "";
 	if (*more == '!')
 		return !is_listed(crate, more + 1);
 	if (is_listed(crate, more))
@@ -750,7 +753,7 @@ char *name_task(const char *full, const char *libraries)
 			free(name);
 			return shortened;
 		}
-		if (!*libraries)
+		if (!libraries || !*libraries)
 			return name;
 		/* One library's future in another's: then the one that is no mere wrapper. */
 		free(name);

@@ -373,6 +373,12 @@ static void test_own(void **state)
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		bool own = name_is_own(rows[i].full, "serde,extra");
 
+		/* Of an object without tasks the libraries aren't known. */
+		assert_int_equal(name_is_own(rows[i].full, NULL), name_is_own(rows[i].full, ""));
+		assert_int_equal(name_is_library(rows[i].full, NULL),
+				 name_is_library(rows[i].full, ""));
+		free(name_task(rows[i].full, NULL));
+
 		if (own != (rows[i].own != NULL))
 			fail_msg("%s", rows[i].full);
 		char *got = name_own(rows[i].full, "serde,extra");
