@@ -44,6 +44,18 @@ static void test_long_polls(void **state)
 	poll_end(&rec, 0, 70 * MS, K_TASK, 1, TO_READY, 0);
 	expect(&rec, "");
 
+	/* It panicked: that is what there is to say. */
+	rec.length_ns = 1000 * MS;
+	worker(&rec, 0);
+	spawn(&rec, 0, 1 * MS, K_TASK, 1);
+	poll(&rec, 0, 2 * MS, 200 * MS, K_TASK, 1, TO_PANICKED, 0);
+	expect_rule(&rec, "panicked", "1 task panicked: app::task");
+	rec.length_ns = 1000 * MS;
+	worker(&rec, 0);
+	spawn(&rec, 0, 1 * MS, K_TASK, 1);
+	poll(&rec, 0, 2 * MS, 200 * MS, K_TASK, 1, TO_PANICKED, 0);
+	expect_rule(&rec, "long-polls", NULL);
+
 	/* Not long; and closures are there to block. */
 	rec.length_ns = 1000 * MS;
 	worker(&rec, 0);
