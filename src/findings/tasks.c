@@ -311,7 +311,7 @@ const struct finding_rule rule_growth = {
 #define CANCELLED_TASKS 20
 #define CANCELLED_SHARE 90 /* percent of those that have ended */
 
-/* That it was polled before, says that it was at work. */
+/* That it was polled before, says that it was at work; so was one that is older than the recording. */
 static int cancelled_on_task_end(void *ctx, struct tl_task *task)
 {
 	struct tasks_family *f;
@@ -323,7 +323,7 @@ static int cancelled_on_task_end(void *ctx, struct tl_task *task)
 	if (!f)
 		return -ENOMEM;
 	f->n_ended++;
-	if (task->outcome != TO_CANCELLED || !task->n_polls)
+	if (task->outcome != TO_CANCELLED || (task->spawn_seen && !task->n_polls))
 		return 0;
 	f->n_cancelled++;
 	if (task->spawn_seen) {
