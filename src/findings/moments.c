@@ -288,7 +288,7 @@ static bool had_no_event(const struct rule_state *st, const struct rule_moment *
 
 struct pool_stuck_state {
 	struct rule_state st;
-	struct map goes_on; /* processes in which a closure has ended */
+	struct map last_ends; /* by process: uint64_t, when a closure has ended last */
 };
 
 static int pool_stuck_on_poll(void *ctx, const struct tl_poll *poll)
@@ -297,14 +297,31 @@ static int pool_stuck_on_poll(void *ctx, const struct tl_poll *poll)
 	const struct trace_thread *t =
 		trace_reader_thread(rule_facts(&s->st)->reader, poll->thread);
 
+	uint64_t *last_ns;
+
 	if (poll->task->role != TR_BLOCKING || poll->outcome == TO_UNKNOWN || !t)
 		return 0;
-	return map_put_const(&s->goes_on, t->process, 0, s);
+	last_ns = map_get_or_new(&s->last_ends, t->process, 0, sizeof(*last_ns));
+	if (!last_ns)
+		return -ENOMEM;
+	if (poll->end_ns > *last_ns)
+		*last_ns = poll->end_ns;
+	return 0;
+}
+
+/* In the second half of the recording: it may have come to a stop just after its begin. */
+static bool pool_goes_on(const struct rule_state *st, uint32_t process)
+{
+	const struct findings_scope *scope = &rule_facts(st)->scope;
+	const uint64_t *last_ns =
+		map_get(&((const struct pool_stuck_state *)st)->last_ends, process, 0);
+
+	return last_ns && *last_ns > scope->end_ns - scope->length_ns / 2;
 }
 
 static void done_pool_stuck(struct rule_state *st)
 {
-	map_done(&((struct pool_stuck_state *)st)->goes_on);
+	map_free(&((struct pool_stuck_state *)st)->last_ends, free);
 }
 
 static int judge_pool_stuck(struct rule_state *st, const struct rule_moment *rm)
@@ -313,7 +330,7 @@ static int judge_pool_stuck(struct rule_state *st, const struct rule_moment *rm)
 	size_t n_run = 0, n_wait = 0;
 	struct finding_draft *d;
 
-	if (map_get(&((struct pool_stuck_state *)st)->goes_on, rm->m.process, 0))
+	if (pool_goes_on(st, rm->m.process))
 		return 0;
 	for (size_t k = 0; k < rm->m.n_tasks && rm->m.when == MOMENT_END; k++) {
 		const struct moment_task *t = &rm->m.tasks[k];

@@ -150,8 +150,7 @@ static int long_on_poll(void *ctx, const struct tl_poll *poll)
 
 	/* One that the trace's end has cut is rule_open_poll's; unwinding a panic takes long. */
 	if (ns < LONG_NS || !tl_poll_measured(poll) || poll->outcome == TO_UNKNOWN ||
-	    poll->outcome == TO_PANICKED ||
-	    !may_keep_worker(poll->task->role))
+	    poll->outcome == TO_PANICKED || !may_keep_worker(poll->task->role))
 		return 0;
 	g = map_get_or_new(&s->groups, (uint64_t)note.call << 32 | poll->task->kind,
 			   round_handler(&poll->round), sizeof(*g));
