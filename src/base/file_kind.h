@@ -5,4 +5,4 @@
 #include <stddef.h>
 
 /* "an executable", "text"; NULL: not known. */
-const char *file_kind(const void *head, size_t n);
+const char *file_kind(const void *bytes, size_t n);
