@@ -226,6 +226,11 @@ static int read_moment(struct findings *f, struct tl_moments *names, uint32_t pr
 		moment_done(&rm->m);
 		return rc;
 	}
+	/* Taken after what is known of a recording that was cut off. */
+	if (when == MOMENT_END && rm->m.now_ns > trace_reader_complete_ns(facts->reader)) {
+		moment_done(&rm->m);
+		return 0;
+	}
 	facts->n_moments++; /* findings_free() has it from here on */
 	rm->kinds = calloc(rm->m.n_tasks + 1, sizeof(*rm->kinds));
 	if (!rm->kinds)

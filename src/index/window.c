@@ -184,6 +184,7 @@ static int feed_open(const struct window_reading *r, struct timeline *tl, struct
 static int feed(struct window_reading *r, struct timeline *tl, uint64_t end_ns, struct error *err)
 {
 	struct window *w = r->w;
+	uint64_t to_ns = w->fed_to_ns < end_ns ? w->fed_to_ns : end_ns;
 	struct tl_moments moments = {0};
 	struct trace_event ev;
 	int code = 0;
@@ -201,7 +202,7 @@ static int feed(struct window_reading *r, struct timeline *tl, uint64_t end_ns, 
 			break;
 		if (!r->first_ns)
 			r->first_ns = ev.time;
-		if (ev.time > w->fed_to_ns) {
+		if (ev.time > to_ns) {
 			timeline_look_ahead(tl, &ev);
 			continue;
 		}
@@ -211,7 +212,7 @@ static int feed(struct window_reading *r, struct timeline *tl, uint64_t end_ns, 
 		tl_moments_end(&moments, r->reader, tl, 0);
 	tl_moments_done(&moments);
 	if (code >= 0)
-		code = timeline_finish(tl, w->fed_to_ns < end_ns ? w->fed_to_ns : end_ns, err);
+		code = timeline_finish(tl, to_ns, err);
 	return code;
 }
 

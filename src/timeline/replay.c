@@ -434,11 +434,17 @@ static uint64_t sum_or_max(uint64_t a, uint64_t b)
 	return a + b < a ? UINT64_MAX : a + b;
 }
 
-/* The recording went on after its last event. */
-static uint64_t end_of(const struct trace_reader *r, uint64_t last_ns, uint64_t to_ns)
+/* The recording went on after its last event. One that is cut off ends where its file is complete: what has no
+ * end in the file after that may be over. */
+static uint64_t end_of(const struct trace_reader *r, uint64_t base_ns, uint64_t last_ns,
+		       uint64_t to_ns)
 {
 	const struct trace_cost *cost = trace_reader_cost(r);
 	uint64_t end = cost && cost->end_ns > last_ns ? cost->end_ns : last_ns;
+	uint64_t complete = trace_reader_complete_ns(r);
+
+	if (complete != UINT64_MAX && (!cost || !cost->end_ns || complete < end))
+		end = complete > base_ns ? complete : base_ns;
 	return end < to_ns ? end : to_ns;
 }
 
@@ -521,6 +527,9 @@ int timeline_replay(struct trace_reader *r, const struct replay_filter *filter,
 		/* The trace ends there, also without a note of its end, as of a recording that was killed. */
 		if (ev.time > last)
 			last = ev.time;
+		uint64_t complete = trace_reader_complete_ns(r);
+		if (complete < to)
+			to = complete > base ? complete : base;
 		/* After the window only what was under way counts, and what is at the file's end:
 		 * coverage, cost. */
 		if (ev.time > to && !cut_at(&ev, to)) {
@@ -542,11 +551,11 @@ int timeline_replay(struct trace_reader *r, const struct replay_filter *filter,
 		tl_moments_end(&moments, r, tl, base);
 	tl_moments_done(&moments);
 	if (ret >= 0)
-		ret = timeline_finish(tl, end_of(r, last, to), err);
+		ret = timeline_finish(tl, end_of(r, base, last, to), err);
 	if (ret >= 0 && rp.out_of_memory)
 		ret = error_set(err, -ENOMEM, "out of memory");
 	if (ret >= 0 && !all && !filter->lenient)
-		ret = match_check(&rp.match, end_of(r, last, UINT64_MAX) - base, err);
+		ret = match_check(&rp.match, end_of(r, base, last, UINT64_MAX) - base, err);
 	if (ret >= 0 && ret_totals)
 		timeline_totals(tl, ret_totals);
 	if (ret >= 0 && ret_base_ns)

@@ -107,7 +107,8 @@ struct trace_reader {
 	} damage;
 	uint64_t n_expected; /* of the END chunk */
 	bool end_seen;
-	const char *cut; /* why reading ended without END */
+	const char *cut;      /* why reading ended without END */
+	uint64_t complete_ns; /* as trace_reader_complete_ns(); atomic: a thread may read ahead */
 	struct buf story;
 
 	size_t in_at, in_n;
@@ -236,6 +237,7 @@ static int open_file(int fd, int error_code, const char *name, struct trace_read
 	}
 	memset(r, 0, offsetof(struct trace_reader, in));
 	r->merge = merge_new(on_damage, r);
+	r->complete_ns = UINT64_MAX;
 	r->fd = fd;
 	if (!r->merge) {
 		code = error_set(err, -ENOMEM, "out of memory for a trace reader");
@@ -320,6 +322,8 @@ static void end(struct trace_reader *r, const char *cut)
 	__atomic_store_n(&r->progress, r->offset, __ATOMIC_RELAXED);
 	r->ended = true;
 	r->cut = cut;
+	if (cut && r->watermark)
+		__atomic_store_n(&r->complete_ns, r->watermark, __ATOMIC_RELAXED);
 	r->giving = true;
 	r->forced = true;
 }
@@ -727,6 +731,7 @@ static void begin_again(struct trace_reader *r)
 	for (uint32_t i = 0; i < r->n_moments; i++)
 		r->moments[i].damaged = false;
 	r->cut = NULL;
+	r->complete_ns = UINT64_MAX;
 }
 
 int trace_reader_rewind(struct trace_reader *r, struct error *err)
@@ -1017,6 +1022,11 @@ bool trace_reader_truncated(struct trace_reader *r, const char **ret_text)
 			   damage.n ? ": " : "", r->n_expected - r->n_given, r->n_expected);
 	*ret_text = buf_failed(story) ? "the trace is cut or damaged" : story->data;
 	return true;
+}
+
+uint64_t trace_reader_complete_ns(const struct trace_reader *r)
+{
+	return __atomic_load_n(&r->complete_ns, __ATOMIC_RELAXED);
 }
 
 void trace_reader_progress(const struct trace_reader *r, uint64_t *ret_done, uint64_t *ret_total)

@@ -183,5 +183,10 @@ int trace_reader_skip_events(struct trace_reader *r, struct error *err);
  */
 bool trace_reader_truncated(struct trace_reader *r, const char **ret_text);
 
+/* Of a file that is cut: the time up to which it has the events of all threads, once an event after that was
+ * returned, or the end reached. What comes later is there of some threads only. UINT64_MAX: it is not cut, or
+ * does not say. */
+uint64_t trace_reader_complete_ns(const struct trace_reader *r);
+
 /* Bytes read of bytes in all (0 if not known): for a progress bar. */
 void trace_reader_progress(const struct trace_reader *r, uint64_t *ret_done, uint64_t *ret_total);

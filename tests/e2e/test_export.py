@@ -180,6 +180,41 @@ def test_of_something_else(pollux, tmp_path):
             assert result.stderr.strip()
 
 
+def chunks(content):
+    """Type and end of each chunk of a trace."""
+    at = int.from_bytes(content[12:16], "little")
+    while at < len(content):
+        size = int.from_bytes(content[at + 4:at + 8], "little")
+        at += 16 + size
+        yield int.from_bytes(content[at - size - 16:at - size - 14], "little"), at
+
+
+def test_torso_ends_where_it_is_complete(pollux, suite, tmp_path):
+    """Behind the last ROUND of a recording that was killed some threads have events, others not: these say nothing."""
+    trace = tmp_path / "trace.plx"
+    with driver.Target(suite(), "steady") as target:
+        target.go()
+        result = driver.run(pollux, "record", "-p", target.pid, "-d", "1", "-o", trace)
+        assert result.returncode == 0, result.stderr
+        target.go()
+        assert target.end() == 0
+    content = trace.read_bytes()
+    found, ends, complete = list(chunks(content)), [], 0
+    for (kind, end), (following, _) in zip(found, found[1:]):
+        complete = end if kind == 3 else complete
+        if kind == 2 and following != 3 and complete:
+            ends.append((complete, end))
+    assert ends, found
+    said = []
+    for end in ends[len(ends) // 2]:
+        trace.write_bytes(content[:end])
+        report = driver.report(pollux, trace)
+        assert report["truncated"]
+        tasks = [family for family in report["families"] if family["role"] == "task"]
+        said.append((report["duration_ns"], report["polls"], report["wakes"], tasks, report["findings"]))
+    assert said[0] == said[1]
+
+
 def test_cut_trace(pollux, recorded, tmp_path):
     """A trace that is cut anywhere is readable up to the cut, or refused with a sentence."""
     content = recorded.read_bytes()

@@ -151,7 +151,8 @@ struct recording {
 	uint32_t process;			      /* of all threads, as their records have it */
 	const struct trace_moment *moments[MOMENT_N]; /* NULL: none */
 	bool cut;				      /* the file has no end */
-	const char *names[N_THREADS];		      /* of the threads; NULL: "worker" */
+	uint64_t round_ns; /* of a ROUND after all events before that; 0: there is none */
+	const char *names[N_THREADS]; /* of the threads; NULL: "worker" */
 };
 
 #define MAX_EVENTS 65536
@@ -225,6 +226,25 @@ static inline void worker(struct recording *rec, unsigned thread)
 	at(rec, thread, thread + 1, TE_POLL_BEGIN, 0, K_WORKER, 1000 + thread, 0);
 }
 
+static inline void write_around_round(const struct recording *rec, struct trace_writer *w)
+{
+	for (unsigned after = 0; after < 2; after++) {
+		for (unsigned i = 0; i < N_THREADS; i++) {
+			const struct trace_event *events = rec->events[i];
+			size_t n = 0;
+
+			while (n < rec->n[i] && events[n].time < START + rec->round_ns)
+				n++;
+			if (n < rec->n[i] || !after)
+				assert_int_equal(trace_writer_events(w, i, events + (after ? n : 0),
+								     after ? rec->n[i] - n : n),
+						 0);
+		}
+		if (!after)
+			assert_int_equal(trace_writer_round(w, START + rec->round_ns), 0);
+	}
+}
+
 static inline void write_recording(struct recording *rec, const char *path)
 {
 	struct error err = {0};
@@ -270,8 +290,10 @@ static inline void write_recording(struct recording *rec, const char *path)
 	if (rec->moments[MOMENT_START])
 		assert_int_equal(trace_writer_moment(w, rec->moments[MOMENT_START]), 0);
 	for (unsigned i = 0; i < N_THREADS; i++)
-		if (rec->n[i])
+		if (rec->n[i] && !rec->round_ns)
 			assert_int_equal(trace_writer_events(w, i, rec->events[i], rec->n[i]), 0);
+	if (rec->round_ns)
+		write_around_round(rec, w);
 	for (size_t i = 0; i < N_FRAMES; i++)
 		assert_int_equal(trace_writer_frame(w, &frames[i], &index), 0);
 	assert_int_equal(trace_writer_frame(w, &raise_frame, &index), 0);

@@ -400,6 +400,41 @@ static void test_open_poll(void **state)
 	expect_rule(&rec, "open-poll", NULL);
 }
 
+/* The recorder was killed: of what came after the last ROUND only one thread's events are in the file. What is
+ * open on others is known up to the ROUND. */
+static void test_ends_of_a_torso(void **state)
+{
+	static const char *const rules[] = {
+		"open-poll: ", "pool-full: ", "never-polled: ", "delay: "};
+	(void)state;
+	for (unsigned late = 0; late < 2; late++) {
+		struct recording rec = {.length_ns = 1000 * MS,
+					.cut = true,
+					.round_ns = late ? 900 * MS : 205 * MS};
+
+		worker(&rec, 0);
+		worker(&rec, 1);
+		spawn(&rec, 0, 194 * MS, K_TASK, 7);
+		at(&rec, 2, 0, TE_THREAD_BEGIN, 0, TRACE_KIND_NONE, 0, 0);
+		for (unsigned i = 0; i < 5; i++)
+			spawn(&rec, 0, (195 + i) * MS, K_JOB, 10 + i);
+		poll(&rec, 2, 1 * MS, 195 * MS, K_JOB, 20, TO_READY, 0);
+		poll_begin(&rec, 2, 200 * MS, K_JOB, 10);
+		spawn(&rec, 0, 199 * MS, K_TASK, 8);
+		poll_begin(&rec, 0, 200 * MS, K_TASK, 7);
+		wake(&rec, 1, 990 * MS, K_TASK, 7);
+		char *got = judged(&rec, NULL);
+
+		for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
+			if ((strstr(got, rules[i]) != NULL) != late)
+				fail_msg("ROUND %s: %s: %s", late ? "late" : "early", rules[i],
+					 got);
+		if (late && !strstr(got, "app::task (task 7) has been in one poll for 700 ms"))
+			fail_msg("%s", got);
+		free(got);
+	}
+}
+
 static void test_blocking_calls(void **state)
 {
 	struct recording rec = {.length_ns = 1000 * MS};
@@ -1600,6 +1635,7 @@ int main(void)
 		cmocka_unit_test(test_requests_blocked),
 		cmocka_unit_test(test_requests_at_one_line),
 		cmocka_unit_test(test_open_poll),
+		cmocka_unit_test(test_ends_of_a_torso),
 		cmocka_unit_test(test_blocking_calls),
 		cmocka_unit_test(test_spin),
 		cmocka_unit_test(test_yields_at_work),
