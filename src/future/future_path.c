@@ -191,7 +191,7 @@ static int find_all(struct debug *d, const struct map *hooked, struct future_pat
 {
 	const struct dw_type *t = w.type;
 
-	if (++*tried > MAX_TRIED)
+	if (++*tried > MAX_TRIED || debug_stopped(d))
 		return -E2BIG;
 	if (depth > MAX_DEPTH || !future_path_exists(d, t, w.through))
 		return 0;

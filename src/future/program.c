@@ -727,6 +727,8 @@ static int fill(struct compiler *c, size_t i)
 		const struct dw_variant *v = &n.type->variants[k];
 		struct agent_step step = {0};
 
+		if (debug_stopped(c->d))
+			return -ECANCELED;
 		c->outer = n.outer;
 		c->pointed = n.pointed;
 		int r = coroutine ? fill_coroutine(c, &n, v, &step) : fill_enum(c, &n, v, &step);
@@ -838,6 +840,8 @@ int program_compile(struct debug *d, const struct future_cell *cell, enum progra
 		memcpy(ret->words, &root, sizeof(root));
 	for (size_t i = 0; r == 0 && i < c.n_nodes; i++)
 		r = fill(&c, i);
+	if (r == 0 && debug_stopped(d))
+		r = -ECANCELED;
 	bool has_places = r == 0 && ret->n_places;
 
 	if (!has_places)

@@ -48,7 +48,7 @@ enum program_mode {
 /* Compiles; `hooked` are the types whose polls are hooked, (dw_type_key, 0) -> agent kind + 1,
  * NULL: none; `own` the crates that are the program's own, NULL-terminated, NULL: those whose source
  * lies where cargo keeps no libraries; points are numbered from `first` (at least 1). 0, also for a future that has no await
- * points to be seen (n_words is 0 then); -ENOMEM; -E2BIG. */
+ * points to be seen (n_words is 0 then); -ENOMEM; -E2BIG; -ECANCELED: see debug_stop_when(). */
 int program_compile(struct debug *d, const struct future_cell *cell, enum program_mode mode,
 		    const struct map *hooked, const char *const *own, unsigned first,
 		    struct program *ret);

@@ -81,6 +81,16 @@ static void note_trouble(struct program_compiler *c, const struct error *why)
 	pthread_mutex_unlock(&c->lock);
 }
 
+static bool stopped(void *ctx)
+{
+	struct program_compiler *c = ctx;
+
+	pthread_mutex_lock(&c->lock);
+	bool stop = c->stop;
+	pthread_mutex_unlock(&c->lock);
+	return stop;
+}
+
 static struct debug *debug_of(struct program_compiler *c, const struct attach_object *o)
 {
 	struct debug *d = NULL;
@@ -97,26 +107,12 @@ static struct debug *debug_of(struct program_compiler *c, const struct attach_ob
 		r = debug_open(fd, o->scan.path, &d, &why);
 	if (r < 0)
 		d = NULL;
+	if (d)
+		debug_stop_when(d, stopped, c);
 	if (r == -EMFILE || r == -ENFILE || r == -ENOMEM || r == -EIO)
 		note_trouble(c, &why);
 	c->objects[c->n_objects++] = (struct object_debug){.object = o, .debug = d};
 	return d;
-}
-
-static bool stopped(struct program_compiler *c)
-{
-	pthread_mutex_lock(&c->lock);
-	bool stop = c->stop;
-	pthread_mutex_unlock(&c->lock);
-	return stop;
-}
-
-static void add_result(struct program_compiler *c, const struct result *r)
-{
-	pthread_mutex_lock(&c->lock);
-	if (GROW_ONE(c->results, c->n_results))
-		c->results[c->n_results++] = *r;
-	pthread_mutex_unlock(&c->lock);
 }
 
 static void handler_done(struct place_future *h)
@@ -125,6 +121,20 @@ static void handler_done(struct place_future *h)
 	free_const(h->full_name);
 	free_const(h->where);
 	*h = (struct place_future){0};
+}
+
+/* One that was asked to stop meanwhile may be of types that were not read. */
+static void add_result(struct program_compiler *c, struct result *r)
+{
+	pthread_mutex_lock(&c->lock);
+	bool keep = !c->stop && GROW_ONE(c->results, c->n_results);
+	if (keep)
+		c->results[c->n_results++] = *r;
+	pthread_mutex_unlock(&c->lock);
+	if (keep)
+		return;
+	program_done(&r->program);
+	handler_done(&r->handler);
 }
 
 /* What is around the handlers, and the program's own too. */
@@ -387,7 +397,7 @@ static bool has_method(struct program_compiler *c, struct debug *d, const struct
 	uint64_t key = object ? dw_type_key(object) : 0;
 	enum dw_returns returns;
 
-	for (uint32_t i = 0; i < c->target.n_kinds; i++) {
+	for (uint32_t i = 0; i < c->target.n_kinds && !debug_stopped(d); i++) {
 		const struct attach_kind *k = &c->target.kinds[i];
 		const struct dw_type *its =
 			k->object == o && k->future && k->future->holder &&
@@ -606,7 +616,7 @@ static int places_trouble(void *compiler, struct error *err)
 	int r;
 
 	pthread_mutex_lock(&c->lock);
-	if (!c->trouble.code && (!c->finished || c->n_taken < c->n_results))
+	if (!c->trouble.code && (c->stop || !c->finished || c->n_taken < c->n_results))
 		error_set(&c->trouble, -EAGAIN,
 			  "the recording ended before all debug information was read");
 	*err = c->trouble;
@@ -665,13 +675,20 @@ static void places_wait(void *compiler, uint64_t ns)
 	pthread_mutex_unlock(&c->lock);
 }
 
-static void places_end(void *compiler)
+static void places_stop(void *compiler)
 {
 	struct program_compiler *c = compiler;
 
 	pthread_mutex_lock(&c->lock);
-	c->stop = true;
+	c->stop = !c->finished;
 	pthread_mutex_unlock(&c->lock);
+}
+
+static void places_end(void *compiler)
+{
+	struct program_compiler *c = compiler;
+
+	places_stop(c);
 	pthread_join(c->thread, NULL);
 	for (size_t i = 0; i < c->n_results; i++) {
 		program_done(&c->results[i].program);
@@ -690,5 +707,6 @@ const struct places_ops future_places = {
 	.next = places_next,
 	.trouble = places_trouble,
 	.wait = places_wait,
+	.stop = places_stop,
 	.end = places_end,
 };

@@ -136,5 +136,8 @@ struct places_ops {
 	int (*trouble)(void *compiler, struct error *err);
 	/* Waits until all are ready, up to a limit. */
 	void (*wait)(void *compiler, uint64_t ns);
+	/* Asks it to read no more, and does not wait for that. */
+	void (*stop)(void *compiler);
+	/* The same, and waits. */
 	void (*end)(void *compiler);
 };

@@ -223,6 +223,34 @@ static void test_program(void **state)
 	program_done(&p);
 }
 
+static bool stop_now(void *n_asked)
+{
+	++*(unsigned *)n_asked;
+	return true;
+}
+
+/* A compiler that is asked to stop does no more than it does between two questions. */
+static void test_program_stops(void **state)
+{
+	struct world *w = *state;
+	const struct future_cell cell = {.future = w->env, .offset = 40, .size = 64};
+	unsigned n_asked = 0;
+	struct program p;
+
+	debug_stop_when(w->d, stop_now, &n_asked);
+	for (unsigned i = 0; i < 1000 && !n_asked; i++)
+		debug_stopped(w->d);
+	assert_int_equal(program_compile(w->d, &cell, PROGRAM_CHAIN, NULL, NULL, 1, &p),
+			 -ECANCELED);
+	assert_int_equal(p.n_words, 0);
+	program_done(&p);
+	assert_int_equal(n_asked, 1);
+	debug_stop_when(w->d, NULL, NULL);
+	assert_int_equal(program_compile(w->d, &cell, PROGRAM_CHAIN, NULL, NULL, 1, &p), 0);
+	assert_true(p.n_words > 1);
+	program_done(&p);
+}
+
 static void test_reading_twice(void **state)
 {
 	struct world *w = *state;
@@ -324,6 +352,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup_teardown(test_leaf, begin, end),
 		cmocka_unit_test(test_macros),
 		cmocka_unit_test_setup_teardown(test_program, begin, end),
+		cmocka_unit_test_setup_teardown(test_program_stops, begin, end),
 		cmocka_unit_test_setup_teardown(test_reading_twice, begin, end),
 		cmocka_unit_test_setup_teardown(test_frozen, begin, end),
 		cmocka_unit_test_setup_teardown(test_free_blocks, begin, end),

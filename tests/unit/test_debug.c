@@ -279,6 +279,92 @@ static void test_local(void **state)
 	debug_free(d);
 }
 
+/* ---- asked to stop ---- */
+
+struct stopping {
+	unsigned n_asked, at; /* at: from this question on */
+};
+
+static bool stop_at(void *ctx)
+{
+	struct stopping *s = ctx;
+
+	return ++s->n_asked >= s->at;
+}
+
+/* To be asked to stop at that step: what d->stop.n_steps will be then. */
+static uint64_t load_stopped(const char *form, uint64_t step, struct stopping *s,
+			     struct debug **ret)
+{
+	struct debug *d = load_with(form, false);
+
+	*s = (struct stopping){.at = (unsigned)((step - 1) / DWARF_STOP_STEPS + 1)};
+	debug_stop_when(d, stop_at, s);
+	d->stop.n_steps = DWARF_STOP_STEPS - 1 - (step - 1) % DWARF_STOP_STEPS;
+	*ret = d;
+	return d->stop.n_steps + step;
+}
+
+/* Each reads all units, or the one with the function. */
+static void find_all(struct debug *d, uint64_t vtable, uint64_t poll)
+{
+	struct dw_function f;
+
+	debug_vtable_type(d, vtable);
+	debug_named_type(d, "app::Leaf");
+	debug_function(d, poll, &f);
+}
+
+static void check_kept(const struct debug *d, struct debug *whole)
+{
+	const struct map_entry *e;
+	size_t pos = 0;
+
+	while ((e = map_next(&d->types, &pos))) {
+		const struct dw_type *t = e->value, *want = dw_type_of(whole, e->a);
+
+		assert_non_null(want);
+		assert_string_equal(t->full_name, want->full_name);
+		assert_int_equal(t->declaration, want->declaration);
+	}
+	pos = 0;
+	while ((e = map_next(&d->vtables, &pos)))
+		assert_ptr_not_equal(e->value, &d->no_type);
+	pos = 0;
+	while ((e = map_next(&d->named, &pos)))
+		assert_ptr_not_equal(e->value, &d->no_type);
+	pos = 0;
+	while ((e = map_next(&d->functions, &pos)))
+		assert_int_not_equal(((const struct dw_function *)e->value)->low, 0);
+}
+
+static void test_stop_within_bounded_steps(void **state)
+{
+	uint64_t vtable = symbol("co4", "vtable_f"), poll = symbol("co4", "poll_f"), last;
+	struct debug *whole = load_with("co4", false), *d;
+	struct stopping s;
+	bool stopped = true;
+	uint64_t step = 0;
+
+	(void)state;
+	find_all(whole, vtable, poll);
+	while (stopped) {
+		last = load_stopped("co4", ++step, &s, &d);
+		find_all(d, vtable, poll);
+		stopped = s.n_asked >= s.at;
+		if (stopped) {
+			assert_int_equal(s.n_asked, s.at);
+			assert_int_equal(d->stop.n_steps, last);
+			assert_true(debug_stopped(d));
+			check_kept(d, whole);
+		}
+		debug_free(d);
+	}
+	/* a step is one DIE: two walks of all of them, at least */
+	assert_true(step > 64);
+	debug_free(whole);
+}
+
 /* ---- what a C compiler says ---- */
 
 static uint32_t mark(const char *word)
@@ -831,6 +917,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_coroutine_in_every_form),
 		cmocka_unit_test(test_none),
 		cmocka_unit_test(test_local),
+		cmocka_unit_test(test_stop_within_bounded_steps),
 		cmocka_unit_test(test_layout_in_every_form),
 		cmocka_unit_test(test_lost_split_units),
 		cmocka_unit_test_setup_teardown(test_cache, cache_begin, cache_end),

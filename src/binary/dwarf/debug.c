@@ -72,6 +72,8 @@ static int open_with(int fd, const char *path, bool cached, struct debug **ret_d
 		d->machine = machine_find(machine);
 	if (r == 0 && (!cached || !debug_cache_load(d)))
 		r = units_open(d->fd, path, &d->units, err);
+	if (d->units)
+		units_stop_by(d->units, &d->stop);
 	if (r < 0) {
 		debug_free(d);
 		return r;
@@ -93,6 +95,22 @@ int debug_open_fresh(int fd, const char *path, struct debug **ret_dwarf, struct 
 void debug_local(struct debug *d, bool local)
 {
 	d->local = local;
+}
+
+void debug_stop_when(struct debug *d, bool (*ask)(void *ctx), void *ctx)
+{
+	d->stop = (struct dwarf_stop){.ask = ask, .ctx = ctx};
+}
+
+bool debug_stopped(struct debug *d)
+{
+	return dwarf_step(&d->stop);
+}
+
+void debug_keep(struct debug *d, struct map *m, uint64_t a, uint64_t b, const void *answer)
+{
+	if (!d->stop.stopped && map_put_const(m, a, b, answer) == 0)
+		d->changed = true;
 }
 
 size_t debug_missing(const struct debug *d, const char **ret_file)
@@ -133,9 +151,11 @@ void debug_free(struct debug *d)
 
 bool debug_units(struct debug *d)
 {
-	if (d->units || d->units_failed)
+	if (d->units || d->units_failed || debug_stopped(d))
 		return d->units;
 	d->units_failed = units_open(d->fd, d->path, &d->units, NULL) < 0;
+	if (d->units)
+		units_stop_by(d->units, &d->stop);
 	return d->units;
 }
 
@@ -322,8 +342,7 @@ int debug_function(struct debug *d, uint64_t addr, struct dw_function *ret)
 			return 0;
 		if (!find_function(d, addr, f))
 			f->low = 0;
-		if (map_put(&d->functions, addr, 0, f) == 0)
-			d->changed = true;
+		debug_keep(d, &d->functions, addr, 0, f);
 	}
 	if (!f->low)
 		return 0;
@@ -343,8 +362,7 @@ static void remember(struct debug *d, struct map *m, uint64_t key, const struct 
 {
 	if (!t && d->local)
 		return;
-	if (map_put_const(m, key, 0, t ? t : &d->no_type) == 0)
-		d->changed = true;
+	debug_keep(d, m, key, 0, t ? t : &d->no_type);
 }
 
 static bool is_cell(struct debug *d, const struct dw_type *t, const uint64_t *params, size_t n)
@@ -610,8 +628,8 @@ bool debug_await_place(struct debug *d, const struct dw_type *env, uint64_t awai
 			return false;
 		l->max = 1;
 		l->n = find_await(d, env, awaitee_ref, &l->v[0]);
-		if ((l->n || !d->local) && map_put(&d->awaits, env->ref, awaitee_ref, l) == 0)
-			d->changed = true;
+		if (l->n || !d->local)
+			debug_keep(d, &d->awaits, env->ref, awaitee_ref, l);
 	}
 	if (!l->n)
 		return false;

@@ -85,6 +85,12 @@ void debug_free(struct debug *d);
  * (and not remembered). For callers with little time. */
 void debug_local(struct debug *d, bool local);
 
+/* Asks whether reading is to end, every few steps, on the thread that reads. If so nothing more is read: what
+ * isn't known yet stays unknown, and what was found out meanwhile is not kept. What was known stays so. */
+void debug_stop_when(struct debug *d, bool (*ask)(void *ctx), void *ctx);
+/* One such step of a caller's own; true: it is to end. */
+bool debug_stopped(struct debug *d);
+
 /* How many split units' files were missed so far (0 where the cache had all answers), and the name
  * of one: what is in them is unknown. */
 size_t debug_missing(const struct debug *d, const char **ret_file);

@@ -40,7 +40,8 @@ struct debug {
 	const struct machine *machine; /* NULL: not known */
 	struct units *units;	       /* NULL: not needed yet */
 	bool units_failed;
-	bool local; /* see debug_local() */
+	bool local;		/* see debug_local() */
+	struct dwarf_stop stop; /* see debug_stop_when() */
 	struct debug_block *blocks;
 	struct debug_index index;
 	bool index_made;
@@ -65,6 +66,8 @@ struct debug {
 
 /* Zeroed memory that lives as long as d; NULL when out of memory. */
 void *debug_alloc(struct debug *d, size_t len);
+/* Keeps an answer, unless all was not read for it: see debug_stop_when(). */
+void debug_keep(struct debug *d, struct map *m, uint64_t a, uint64_t b, const void *answer);
 /* Opens the units. False: there are none. */
 bool debug_units(struct debug *d);
 /* NULL: not made, since it must not be, or out of memory. */

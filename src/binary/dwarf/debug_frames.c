@@ -186,8 +186,7 @@ bool debug_block_on(struct debug *d, uint64_t pc, struct dw_block_on *ret)
 		if (!f)
 			return false;
 		find_frame(d, pc, f);
-		if (map_put(&d->frames, pc, 0, f) == 0)
-			d->changed = true;
+		debug_keep(d, &d->frames, pc, 0, f);
 	}
 	if (!f->block_on)
 		return false;

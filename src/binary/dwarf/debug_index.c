@@ -40,7 +40,7 @@ static void walk(struct dwarf_unit *u, uint64_t top, visit_fn *visit, void *ctx)
 		return;
 	levels[0] = top;
 	off = die_end(&die);
-	while (off && off < u->end) {
+	while (off && off < u->end && !dwarf_step(u->source->stop)) {
 		uint64_t level, inner = CLOSED;
 
 		if (!info[off]) {
@@ -271,6 +271,7 @@ int debug_index_make(struct units *us, struct debug_index *ret)
 
 		if (u)
 			walk(u, INDEX_TOP, visit_global, &g);
+		g.failed = g.failed || (u && dwarf_step(u->source->stop));
 	}
 	for (size_t i = 0; i < sizeof(lists) / sizeof(*lists) && !g.failed; i++)
 		g.failed = image_sort(lists[i]->v, lists[i]->n, sizeof(*lists[i]->v)) < 0;

@@ -98,8 +98,7 @@ size_t debug_places(struct debug *d, uint64_t addr, struct dw_place *ret, size_t
 		l->n = n;
 		l->max = max;
 		memcpy(l->v, found, n * sizeof(*found));
-		if (map_put(&d->places, addr, 0, l) == 0)
-			d->changed = true;
+		debug_keep(d, &d->places, addr, 0, l);
 	}
 	n = l->n < max ? l->n : max;
 	memcpy(ret, l->v, n * sizeof(*ret));

@@ -276,7 +276,7 @@ const struct dw_type *dw_type_of(struct debug *d, uint64_t ref)
 	struct dw_type *t = ref ? map_get(&d->types, ref, 0) : NULL;
 	struct dwarf_die die, definition;
 
-	if (t || !ref || !debug_units(d))
+	if (t || !ref || debug_stopped(d) || !debug_units(d))
 		return t;
 	if (!units_die(d->units, ref, &die) || !strip(d, &die))
 		return NULL;
@@ -287,9 +287,12 @@ const struct dw_type *dw_type_of(struct debug *d, uint64_t ref)
 		t = map_get(&d->types, dwarf_ref(&die), 0);
 	if (!t) {
 		t = compile(d, dwarf_ref(&die), &die);
-		if (!t || map_put(&d->types, t->ref, 0, t) < 0)
+		/* a name may lack what was not read */
+		if (!t || d->stop.stopped || map_put(&d->types, t->ref, 0, t) < 0)
 			return NULL;
 	}
+	if (d->stop.stopped)
+		return NULL;
 	if (t->ref != ref && !(d->local && t->declaration) && map_put(&d->types, ref, 0, t) < 0)
 		return NULL;
 	d->changed = true;

@@ -39,6 +39,24 @@ struct dwarf_span {
 	size_t len;
 };
 
+/* Whether reading is to end: asked every few steps, of which each is a DIE or less than some hundred. Once it is
+ * to, it stays so. */
+struct dwarf_stop {
+	bool (*ask)(void *ctx); /* NULL: it never is */
+	void *ctx;
+	uint64_t n_steps;
+	bool stopped;
+};
+
+enum { DWARF_STOP_STEPS = 64 };
+
+static inline bool dwarf_step(struct dwarf_stop *s)
+{
+	if (s && s->ask && !s->stopped && ++s->n_steps % DWARF_STOP_STEPS == 0)
+		s->stopped = s->ask(s->ctx);
+	return s && s->stopped;
+}
+
 /*
  * Where units come from: the file of debug information, or a split unit's part of a .dwo or .dwp.
  * A reference is an offset in the .debug_info of a source with the source's number above it, so
@@ -47,6 +65,7 @@ struct dwarf_span {
 struct dwarf_source {
 	uint32_t number;
 	bool split;
+	struct dwarf_stop *stop; /* NULL: nothing ends it */
 	struct dwarf_span s[DS_N];
 	struct map abbrevs; /* (offset, sizes) -> struct dwarf_abbrevs */
 	/* The folder of the program's own package, if that was built where cargo keeps what it has

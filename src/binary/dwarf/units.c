@@ -91,6 +91,7 @@ static struct unit_source *add_source(struct units *us, const struct dwarf_span 
 	src->dwarf.number = (uint32_t)us->n_sources;
 	src->dwarf.split = split;
 	if (us->n_sources) {
+		src->dwarf.stop = us->sources[0]->dwarf.stop;
 		src->dwarf.own_folder = us->sources[0]->dwarf.own_folder;
 		src->dwarf.own_len = us->sources[0]->dwarf.own_len;
 	}
@@ -224,6 +225,12 @@ int units_open(int fd, const char *path, struct units **ret_units, struct error 
 	find_own_folder(us);
 	*ret_units = us;
 	return 0;
+}
+
+void units_stop_by(struct units *us, struct dwarf_stop *stop)
+{
+	for (size_t i = 0; i < us->n_sources; i++)
+		us->sources[i]->dwarf.stop = stop;
 }
 
 void units_free(struct units *us)
@@ -408,7 +415,8 @@ static struct dwarf_unit *units_of_ref(struct units *us, uint64_t ref)
 
 bool units_die(struct units *us, uint64_t ref, struct dwarf_die *ret)
 {
-	struct dwarf_unit *u = ref ? units_of_ref(us, ref) : NULL;
+	struct dwarf_unit *u =
+		ref && !dwarf_step(us->sources[0]->dwarf.stop) ? units_of_ref(us, ref) : NULL;
 
 	return u && die_at(u, ref & DWARF_OFFSET_MASK, ret);
 }
@@ -488,7 +496,7 @@ struct dwarf_unit *units_covering(struct units *us, uint64_t addr)
 	if (us->all_ranges_done)
 		return NULL;
 	us->all_ranges_done = true;
-	for (i = 0; i < l->n; i++) {
+	for (i = 0; i < l->n && !dwarf_step(us->sources[0]->dwarf.stop); i++) {
 		struct range_add a = {us, i};
 		struct dwarf_die die;
 

@@ -13,6 +13,8 @@ struct debug_file;
 
 /* See debug_file_find(). */
 int units_open(int fd, const char *path, struct units **ret_units, struct error *err);
+/* What is asked while units are read, whose owner keeps it; from then on nothing that takes long is done. */
+void units_stop_by(struct units *us, struct dwarf_stop *stop);
 void units_free(struct units *us);
 
 /* How many there are, and each. NULL: broken, or a split unit whose file is missing. */

@@ -300,13 +300,12 @@ static int go(struct capture *c, struct source *s, struct error *err)
 	return rc;
 }
 
-static void end_places(struct capture *c, struct source *s)
+static void stop_places(struct capture *c, struct source *s)
 {
-	if (s->compiler) {
-		c->places->trouble(s->compiler, &s->points_trouble);
-		c->places->end(s->compiler);
-	}
-	s->compiler = NULL;
+	if (!s->compiler)
+		return;
+	c->places->stop(s->compiler);
+	c->places->trouble(s->compiler, &s->points_trouble);
 }
 
 static uint64_t clock_step_ps(const struct drain *d)
@@ -394,7 +393,8 @@ static void capture_free(struct capture *c)
 	follow_end(c->follow, NULL);
 	free(c->first_exe);
 	for (size_t i = 0; i < c->n_sources; i++) {
-		end_places(c, &c->sources[i]);
+		if (c->sources[i].compiler)
+			c->places->end(c->sources[i].compiler);
 		inlined_done(&c->sources[i]);
 		map_done(&c->sources[i].owners);
 		descriptors_done(&c->sources[i].descriptors);
@@ -1007,7 +1007,6 @@ static int close_source(struct capture *c, struct source *s, struct capture_stat
 	uint64_t no_ring = 0;
 	int detached = attach_close(s->attach, err), rc;
 
-	end_places(c, s);
 	s->alive = attach_alive(s->attach);
 	clock_map_add(&c->drain.clock);
 	rc = drain_source(&c->drain, s, LAST_PASS_NS / c->n_sources);
@@ -1053,6 +1052,9 @@ static int agent_close(struct capture *c, struct capture_stats *stats, struct er
 
 	stop_following(c);
 	reap_child(c);
+	/* They end while the program is let go; nothing waits for them before all that was recorded is taken. */
+	for (size_t i = 0; i < c->n_sources; i++)
+		stop_places(c, &c->sources[i]);
 	for (size_t i = 0; i < c->n_sources; i++) {
 		one = close_source(c, &c->sources[i], stats, rc < 0 ? NULL : err);
 		if (rc == 0)
