@@ -143,12 +143,20 @@ static int add_runtime(struct elf_image *image, struct runtime_scan *f)
 					   : "not distinguishable without symbols");
 }
 
-/* Without the paths of sources (-Zlocation-detail=none, trimmed ones) what Tokio says still shows it. */
+/* Without the paths of sources (-Zlocation-detail=none, trimmed ones) what Tokio says still shows it. pollux is no
+ * Tokio, and has this without the first letter. */
 static bool has_texts(const struct elf_image *image)
 {
-	static const char text[] = "JoinHandle polled after completion";
+	static const char first = 'J', rest[] = "oinHandle polled after completion";
 
-	return elf_image_find(image, 0, text, sizeof(text) - 1);
+	for (uint64_t at = 0; (at = elf_image_find(image, at, rest, sizeof(rest) - 1)); at++) {
+		size_t left;
+		const uint8_t *before = elf_image_bytes(image, at - 1, &left);
+
+		if (before && *before == (uint8_t)first)
+			return true;
+	}
+	return false;
 }
 
 /* A Tokio that is there but can't be hooked: the version in its panic messages says why. */

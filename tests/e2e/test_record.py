@@ -418,10 +418,15 @@ os.execv(suite, [suite, "short_tasks"])"""
     assert report["lost"] == 0
     # What was not seen of it is said.
     if backend == "agent":
-        begins = [c for c in report["coverage"] if c["item"] == "begin of the program"]
-        assert [(c["process"], c["seen"], c["total"]) for c in begins] == [(1, 0, 1)], begins
-        assert re.match("a program with a runtime executed this one, up to [0-9.]+ .s before it was recorded",
-                        begins[0]["note"]), begins
+        # It is whole if pollux still followed the first one, which had just been enabled. The first one may have had
+        # its library before pollux looked again, which is said, too.
+        begins = [c for c in report["coverage"] if c["item"] == "begin of the program" and c["process"] == 1]
+        tasks = sum(f["tasks"] for f in report["families"] if f["role"] == "task" and f["name"].startswith("suite::"))
+        assert len(begins) == 1 or tasks == truth["totals"]["spawned"]
+        for begin in begins:
+            assert (begin["seen"], begin["total"]) == (0, 1), begin
+            assert re.match("a program with a runtime executed this one, up to [0-9.]+ .s before it was recorded",
+                            begin["note"]), begin
 
 
 def test_a_proxy_before_it(pollux, suite, tmp_path):

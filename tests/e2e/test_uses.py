@@ -238,7 +238,7 @@ USES = [
     *((f"{verb} trace.plx --family nosuch", 1,
        r"\A(pollux: )?no family whose name contains 'nosuch': the trace has .*app::serve")
       for verb in (*FILTERING, "hist", "print", "print --json")),
-    *((f"{verb} trace.plx --family serve --task 25", 1, "no task with one of these numbers belongs to one of these families")
+    *((f"{verb} trace.plx --family serve --task 24", 1, "no task with one of these numbers belongs to one of these families")
       for verb in FILTERING),
     *((f"{verb} trace.plx --to 0", 2, "--to must be later than the begin of the trace") for verb in WINDOWS),
     *((f"{verb} trace.plx --thread nosuch", 1,
