@@ -235,10 +235,11 @@ static inline void write_around_round(const struct recording *rec, struct trace_
 
 			while (n < rec->n[i] && events[n].time < START + rec->round_ns)
 				n++;
-			if (n < rec->n[i] || !after)
-				assert_int_equal(trace_writer_events(w, i, events + (after ? n : 0),
-								     after ? rec->n[i] - n : n),
-						 0);
+			size_t from = after ? n : 0, to = after ? rec->n[i] : n;
+
+			if (from < to)
+				assert_int_equal(
+					trace_writer_events(w, i, &events[from], to - from), 0);
 		}
 		if (!after)
 			assert_int_equal(trace_writer_round(w, START + rec->round_ns), 0);
