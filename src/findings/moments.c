@@ -29,12 +29,17 @@ void say_moment_task(struct buf *out, const struct moment_task *t)
 	text_safe(out, t->kind->name);
 }
 
-void say_at(struct buf *out, const char *file, uint32_t line, const char *function)
+void say_line(struct buf *out, const char *file, uint32_t line, const char *function)
 {
-	buf_str(out, " at ");
 	trace_place_text(out, &(struct trace_place){.function = function ? function : "",
 						    .file = file ? file : "",
 						    .line = line});
+}
+
+void say_at(struct buf *out, const char *file, uint32_t line, const char *function)
+{
+	buf_str(out, " at ");
+	say_line(out, file, line, function);
 }
 
 bool say_call(struct buf *out, const struct moment_thread *t)

@@ -288,48 +288,49 @@ static bool may_have_lock(const struct rule_state *st, const struct long_group *
 	       keeps_worker(st, g->role, g->thread) && !excused(st, g);
 }
 
-/* Polls that wait for a lock at the line at which others make a call: these have it meanwhile. NULL: none. */
-static const struct long_group *has_lock_at(const struct rule_state *st,
-					    const struct poll_note *note)
+/* Who makes a call at the line at which others wait for a lock: these have it meanwhile. NULL: none. */
+static const struct long_group *has_lock_at(const struct rule_state *st, const char *line)
 {
 	const struct long_polls_state *s =
 		(const struct long_polls_state *)rule_state_of(st, &rule_long_polls);
 	const struct map_entry *e;
 	size_t pos = 0;
 
-	if (note->call == TB_NONE || !trace_call_waits_for_lock(note->call))
-		return NULL;
-	while ((e = map_next(&s->groups, &pos)))
-		if (may_have_lock(st, e->value) &&
-		    same_line(st, note->stack, ((const struct long_group *)e->value)->note.stack))
-			return e->value;
+	while (line && (e = map_next(&s->groups, &pos))) {
+		const struct long_group *g = e->value;
+		_cleanup_buf_ struct buf its = BUF_INIT;
+
+		if (may_have_lock(st, g) && say_stack(st, &its, g->note.stack) && its.data &&
+		    !strcmp(its.data, line))
+			return g;
+	}
 	return NULL;
+}
+
+/* Of polls that wait for a lock. */
+static const struct long_group *has_lock_of_polls(const struct rule_state *st,
+						  const struct poll_note *note)
+{
+	_cleanup_buf_ struct buf line = BUF_INIT;
+
+	if (note->call == TB_NONE || !trace_call_waits_for_lock(note->call) ||
+	    !say_stack(st, &line, note->stack))
+		return NULL;
+	return has_lock_at(st, line.data);
 }
 
 /* The same of a thread that waits for a lock when the recording ends. */
 static const struct long_group *has_lock_of_thread(const struct rule_state *st,
 						   const struct moment_thread *t)
 {
-	const struct long_polls_state *s =
-		(const struct long_polls_state *)rule_state_of(st, &rule_long_polls);
 	const struct moment_frame *f = moment_own_frame(t);
 	const char *call = moment_call_name(t);
-	_cleanup_buf_ struct buf at = BUF_INIT;
-	const struct map_entry *e;
-	size_t pos = 0;
+	_cleanup_buf_ struct buf line = BUF_INIT;
 
 	if (!f || !call || strcmp(call, "futex") != 0)
 		return NULL;
-	say_at(&at, f->file, f->line, f->function);
-	while ((e = map_next(&s->groups, &pos))) {
-		const struct long_group *g = e->value;
-		_cleanup_buf_ struct buf line = BUF_INIT;
-
-		if (may_have_lock(st, g) && say_stack(st, &line, g->note.stack) && line.data &&
-		    at.data && !strncmp(at.data, " at ", 4) && !strcmp(at.data + 4, line.data))
-			return g;
-	}
-	return NULL;
+	say_line(&line, f->file, f->line, f->function);
+	return has_lock_at(st, line.data);
 }
 
 static void say_has_lock(struct buf *out, const struct long_group *holder)
@@ -386,7 +387,7 @@ static int judge_long_polls(struct rule_state *st)
 		if (!keeps_worker(st, g->role, g->thread) || excused(st, g) ||
 		    is_before_handlers(groups, s->groups.n, g))
 			continue;
-		holder = has_lock_at(st, &g->note);
+		holder = has_lock_of_polls(st, &g->note);
 		most = holder ? long_score(st, holder) - 1 : score;
 		d = rule_finds(st, score < most ? score : most);
 		if (!d)
@@ -469,7 +470,7 @@ static void say_open_call(const struct rule_state *st, struct finding_draft *d,
 		return;
 	}
 	say_inside(st, &d->text, &o->note, false);
-	holder = has_lock_at(st, &o->note);
+	holder = has_lock_of_polls(st, &o->note);
 	if (!holder)
 		return;
 	say_has_lock(&d->text, holder);

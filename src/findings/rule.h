@@ -195,6 +195,8 @@ bool say_stack(const struct rule_state *st, struct buf *out, uint64_t stack);
 void say_moment_task(struct buf *out, const struct moment_task *t);
 /* " at src/main.rs:12 app::serve" */
 void say_at(struct buf *out, const char *file, uint32_t line, const char *function);
+/* The same without " at ", as say_stack() writes it. */
+void say_line(struct buf *out, const char *file, uint32_t line, const char *function);
 /* "futex, at src/main.rs:12 app::flush" of what a thread does; false: it is in no system call. */
 bool say_call(struct buf *out, const struct moment_thread *t);
 /* polls.c: of a thread that waits for a lock when the recording ends: that others have it meanwhile, in a call at
